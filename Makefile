@@ -1,0 +1,69 @@
+# Needs Python >= 3.11 and make. Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+SOURCES := src tests scripts $(wildcard benchmarks) $(wildcard examples)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+STAMP := .venv/installed-$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test crash check format bench clean strace
+
+help:
+	@echo 'make demo    import a transcript, list, search, show its context'
+	@echo 'make test    all tests'
+	@echo 'make crash   1,000 kills instead of the 200 of make test'
+	@echo 'make check   lint, format, types, import direction'
+	@echo 'make format  let ruff mend what it can'
+	@echo 'make bench   speed and size, beside peers'
+	@echo 'make clean   remove what the above made'
+
+setup: $(STAMP)
+
+# The environment is made anew only when it is missing or of another Python.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Stratalog needs Python >= 3.11" if sys.version_info < (3, 11) else 0)'
+	@if ! $(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null; then \
+	    echo 'making .venv with Python $(VERSION)'; \
+	    rm -rf .venv; \
+	    $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }; \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,all]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/stratalog demo
+
+test: $(STAMP) strace
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
+
+crash: $(STAMP) strace
+	STRATALOG_CRASH_KILLS=1000 $(BIN)/python -m pytest -q tests/crash
+
+check: $(STAMP)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/python scripts/check_imports.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+# Tests that make single system calls fail need strace; without it they are skipped, and say so.
+strace:
+	@if command -v strace >/dev/null 2>&1; then :; \
+	elif [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo 'installing strace'; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends strace; } \
+	        >/dev/null 2>&1 || echo 'strace could not be installed: fault injection is skipped'; \
+	else echo 'strace is missing: fault injection is skipped'; fi
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks build dist
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,117 @@
+"""Every error that Stratalog raises on purpose.
+
+    StratalogError
+    ├── InvalidInput            what was given cannot be used; nothing was done
+    │   ├── InvalidKey              an id that cannot name a session
+    │   ├── InvalidEntry            an entry that cannot be stored as it is
+    │   ├── InvalidConfig           a configuration file or value
+    │   └── ImportFailed            a transcript that cannot be read
+    ├── NotFound                no such session, entry or turn
+    ├── Conflict                somebody else's state stands in the way; nothing was written
+    │   ├── SessionBusy             another turn holds the session
+    │   ├── SessionExists           the target already has a history
+    │   ├── StaleFence              the session was taken from this holder
+    │   └── TurnClosed              the turn has ended
+    ├── LogError                the log on disk
+    │   ├── StorageFailed           the system refused a read or a write; the log is as it was
+    │   │   └── StorageFull             no space left; works again once there is
+    │   ├── LogBusy                 another process keeps the log locked
+    │   ├── ForeignFile             not a log of ours, or another session's: left untouched
+    │   ├── NewerFormat             written by a later version: left untouched
+    │   └── DamagedLog              what is asked for is damaged
+    └── ContextOverflow         a part of the context cannot fit
+
+Each says what happened, where (path, line, key, id …) and what to do. `where` holds the same facts as data.
+"""
+
+from __future__ import annotations
+
+
+class StratalogError(Exception):
+    """`what` happened, `where` as keyword facts, `hint` what to do about it."""
+
+    def __init__(self, what: str, *, hint: str = "", **where: object) -> None:
+        self.what = what
+        self.hint = hint
+        self.where = {name: value for name, value in where.items() if value not in (None, "")}
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name} {value}" for name, value in self.where.items())
+        return self.what + (f" [{place}]" if place else "") + (f". {self.hint}" if self.hint else "")
+
+
+class InvalidInput(StratalogError):
+    pass
+
+
+class InvalidKey(InvalidInput):
+    pass
+
+
+class InvalidEntry(InvalidInput):
+    pass
+
+
+class InvalidConfig(InvalidInput):
+    pass
+
+
+class ImportFailed(InvalidInput):
+    pass
+
+
+class NotFound(StratalogError):
+    pass
+
+
+class Conflict(StratalogError):
+    pass
+
+
+class SessionBusy(Conflict):
+    pass
+
+
+class SessionExists(Conflict):
+    pass
+
+
+class StaleFence(Conflict):
+    pass
+
+
+class TurnClosed(Conflict):
+    pass
+
+
+class LogError(StratalogError):
+    pass
+
+
+class StorageFailed(LogError):
+    pass
+
+
+class StorageFull(StorageFailed):
+    pass
+
+
+class LogBusy(LogError):
+    pass
+
+
+class ForeignFile(LogError):
+    pass
+
+
+class NewerFormat(LogError):
+    pass
+
+
+class DamagedLog(LogError):
+    pass
+
+
+class ContextOverflow(StratalogError):
+    pass

@@ -1,0 +1,248 @@
+"""The values that everything else speaks of: entries of a log, their parts, and nothing that acts.
+
+An entry is one line of a session's log. The union of entries is closed: a line whose `type` this version
+does not know becomes `Unknown`, which keeps the line's bytes as they were. All values are frozen; a store
+returns stamped copies rather than filling in what it was given.
+
+Units: `ts` is milliseconds since the epoch in UTC, sizes are bytes, `seq` counts from 1 within a session.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+
+class Blob(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A payload kept beside the log because it is too large for a line.
+
+    `sha256` is its name and its checksum, `size` its length in bytes, `chars` its length in characters when
+    it is text, `field` the entry's field that it stands for ("" inside a part).
+    """
+
+    sha256: str
+    size: int
+    chars: int = 0
+    field: str = ""
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type"):
+    pass
+
+
+class Text(_Part, tag="text"):
+    text: str
+    blob: Blob | None = None
+
+
+class Image(_Part, tag="image"):
+    """An image given as bytes or as a URL. `data` is base64 in the log, or out of line when `blob` is set."""
+
+    media_type: str = ""
+    data: bytes = b""
+    url: str = ""
+    blob: Blob | None = None
+
+
+class Audio(_Part, tag="audio"):
+    media_type: str = ""
+    data: bytes = b""
+    url: str = ""
+    blob: Blob | None = None
+
+
+class File(_Part, tag="file"):
+    media_type: str = ""
+    name: str = ""
+    data: bytes = b""
+    url: str = ""
+    blob: Blob | None = None
+
+
+class Reasoning(_Part, tag="reasoning"):
+    """What a model thought. `signature` and `redacted` are the provider's own, to be sent back unchanged."""
+
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+    blob: Blob | None = None
+
+
+class Data(_Part, tag="data"):
+    """A part of a kind that has no class here: `kind` is its name at the provider, `value` its JSON."""
+
+    kind: str
+    value: Any = None
+    blob: Blob | None = None
+
+
+Part: TypeAlias = Text | Image | Audio | File | Reasoning | Data
+Content: TypeAlias = str | tuple[Part, ...]
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Tokens as the provider reported them. `input` includes those read from and written to its cache."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type"):
+    """What every entry has. A store stamps `seq` always, `id` and `ts` when they are empty.
+
+    `id` is a ULID, unique in its session; `turn` is the id of the turn it belongs to ("" for none);
+    `meta` is free JSON for whoever wrote the entry.
+    """
+
+    seq: int = 0
+    id: str = ""
+    ts: int = 0
+    turn: str = ""
+    meta: dict[str, Any] | None = None
+
+
+class _Message(Entry, kw_only=True):
+    content: Content = ""
+    blob: Blob | None = None
+
+    @property
+    def text(self) -> str:
+        """The message's words: its text parts joined by a blank line, other parts left out."""
+        return text_of(self.content)
+
+
+class User(_Message, tag="user", kw_only=True):
+    role: ClassVar[str] = "user"
+
+
+class System(_Message, tag="system", kw_only=True):
+    role: ClassVar[str] = "system"
+
+
+class Assistant(_Message, tag="assistant", kw_only=True):
+    """A model's reply. `response` groups the text and the tool calls that came in one response."""
+
+    role: ClassVar[str] = "assistant"
+    model: str = ""
+    response: str = ""
+    usage: Usage | None = None
+
+
+class ToolCall(Entry, tag="tool_call", kw_only=True):
+    """A tool that the model asked for. `args` is JSON; a string when the model's own text was not JSON."""
+
+    call_id: str
+    name: str
+    args: Any = None
+    response: str = ""
+    blob: Blob | None = None
+
+
+class ToolResult(Entry, tag="tool_result", kw_only=True):
+    """What a tool answered. `synthetic` marks a result that nobody's tool gave (an interrupted call)."""
+
+    call_id: str
+    name: str = ""
+    content: Content = ""
+    error: bool = False
+    synthetic: bool = False
+    blob: Blob | None = None
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+
+class Compaction(Entry, tag="compaction", kw_only=True):
+    """History before `first_kept` is now seen as `summary`; the entries themselves stay.
+
+    `first_kept` is the id of the first entry still seen whole ("": none before this one). `covers` names the
+    first and last entry that the summary stands for. `working_memory` is the state at this point, so that a
+    fold may start here. `by` is the model that wrote it, or `extractive`.
+    """
+
+    summary: str
+    first_kept: str = ""
+    covers: tuple[str, str] = ("", "")
+    by: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    working_memory: dict[str, Any] | None = None
+    blob: Blob | None = None
+
+
+class WorkingMemory(Entry, tag="working_memory", kw_only=True):
+    """One change of the agent's own dictionary."""
+
+    op: Literal["set", "delete", "clear"]
+    key: str = ""
+    value: Any = None
+    blob: Blob | None = None
+
+
+class Title(Entry, tag="title", kw_only=True):
+    """A name for the session. One given by a `user` is never replaced by any other."""
+
+    title: str
+    by: Literal["user", "auto", "model", "import"] = "user"
+
+
+class Pin(Entry, tag="pin", kw_only=True):
+    pinned: bool
+
+
+class TurnStart(Entry, tag="turn_start", kw_only=True):
+    """A holder took the session. The store stamps `fence`, higher than the last; older ones are refused."""
+
+    fence: int = 0
+    holder: str = ""
+
+
+class TurnEnd(Entry, tag="turn_end", kw_only=True):
+    status: Literal["answered", "aborted", "interrupted", "timed_out"]
+    detail: str = ""
+
+
+class Note(Entry, tag="note", kw_only=True):
+    """Something worth keeping that no model sees: `kind` says what (import, fork, repair, …)."""
+
+    kind: str
+    text: str = ""
+    data: Any = None
+    blob: Blob | None = None
+
+
+class Unknown(Entry, tag="?", kw_only=True):
+    """An entry written by a later version: `kind` is its type, `raw` the line's JSON, byte for byte."""
+
+    kind: str = ""
+    raw: bytes = b""
+
+
+Message: TypeAlias = User | Assistant | System
+AnyEntry: TypeAlias = (
+    User
+    | Assistant
+    | System
+    | ToolCall
+    | ToolResult
+    | Compaction
+    | WorkingMemory
+    | Title
+    | Pin
+    | TurnStart
+    | TurnEnd
+    | Note
+    | Unknown
+)
+
+
+def text_of(content: Content) -> str:
+    """The words in `content`, in order; reasoning, images and other parts have none."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(part.text for part in content if isinstance(part, Text) and part.text)
