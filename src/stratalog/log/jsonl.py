@@ -14,15 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from stratalog import osfiles
 from stratalog.errors import DamagedLog, ForeignFile, StratalogError
 from stratalog.keys import SessionKey, SessionPaths, parse_key, paths_of_stem, session_paths, tenant_path
-from stratalog.log import archive, codec, osfiles, repair
+from stratalog.log import archive, codec, repair
 from stratalog.log.contract import Head, OnProblem, OnWrite, Problem, Reading, Sync, Verification
 from stratalog.log.fences import gone, refuse_stale
-from stratalog.log.osfiles import failed
 from stratalog.log.reading import LogReader, open_log
 from stratalog.log.segment import header_of
 from stratalog.log.writer import DELETED, LogFile, Options, Request, finish_delete
+from stratalog.osfiles import failed
 from stratalog.points import reach
 from stratalog.types import AnyEntry, Blob
 

@@ -14,7 +14,6 @@ from stratalog.errors import DamagedLog
 from stratalog.keys import SessionKey, SessionPaths
 from stratalog.log import archive, codec
 from stratalog.log.contract import Problem
-from stratalog.log.osfiles import failed
 from stratalog.log.segment import (
     Line,
     entry_in,
@@ -25,6 +24,7 @@ from stratalog.log.segment import (
     lines_of,
     offset_of,
 )
+from stratalog.osfiles import failed
 from stratalog.types import AnyEntry, Blob
 
 

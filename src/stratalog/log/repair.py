@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from stratalog import osfiles
 from stratalog.errors import DamagedLog, ForeignFile, LogBusy, StratalogError
 from stratalog.ids import new_ulid, now_ms
 from stratalog.keys import SessionKey, SessionPaths
-from stratalog.log import archive, codec, osfiles
+from stratalog.log import archive, codec
 from stratalog.log.contract import Problem, Verification
 from stratalog.log.fences import first_fence
 from stratalog.log.segment import Line, entry_in, header_of, lines, lines_of

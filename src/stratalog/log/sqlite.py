@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from stratalog import osfiles
 from stratalog.errors import (
     DamagedLog,
     ForeignFile,
@@ -26,7 +27,7 @@ from stratalog.errors import (
 )
 from stratalog.ids import now_ms
 from stratalog.keys import SessionKey, parse_key, tenant_path
-from stratalog.log import codec, osfiles
+from stratalog.log import codec
 from stratalog.log.contract import Head, OnWrite, Problem, Reading, Sync, Verification
 from stratalog.log.fences import first_fence, gone, refuse_stale
 from stratalog.types import AnyEntry, Blob, TurnStart

@@ -21,15 +21,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from stratalog import osfiles
 from stratalog.errors import ForeignFile, NewerFormat, StaleFence, StorageFailed, StratalogError
 from stratalog.ids import now_ms
 from stratalog.keys import SessionKey, SessionPaths
-from stratalog.log import archive, codec, osfiles, repair
+from stratalog.log import archive, codec, repair
 from stratalog.log.contract import OnProblem, OnWrite, Problem, Sync
 from stratalog.log.fences import first_fence, gone, refuse_stale
-from stratalog.log.osfiles import failed
 from stratalog.log.reading import LogReader, open_log
 from stratalog.log.segment import Line, entries_back, entry_in, header_of, last_newline, latest_fence, lines
+from stratalog.osfiles import failed
 from stratalog.points import reach
 from stratalog.types import AnyEntry, TurnEnd, TurnStart
 
