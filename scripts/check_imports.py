@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 PACKAGE = "stratalog"
 
-LEAVES = ("types", "errors", "keys", "ids", "config", "points")
+LEAVES = ("types", "errors", "keys", "ids", "config", "points", "osfiles")
 
 # A room, and what it may import besides itself: a room, or one module of a room.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

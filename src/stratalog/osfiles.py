@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -168,3 +169,12 @@ def locked_dir(path: Path, seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+@cache
+def boot_id() -> str:
+    """What this run of the machine is called; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

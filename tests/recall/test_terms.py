@@ -108,7 +108,9 @@ def test_any_text_has_terms_or_none(text: str) -> None:
     """Nothing raises, and every term is short, folded and free of what FTS5 would take for syntax."""
     for term in terms(text):
         assert 1 <= len(term) <= MAX_TERM
-        assert not any(c.isspace() or c in "\"'*^()\0" or unicodedata.category(c) in ("Cc", "Cs") for c in term)
+        assert not any(
+            c.isspace() or c in "\"'*^()\0" or unicodedata.category(c) in ("Cc", "Cs") for c in term
+        )
         assert not any("A" <= c <= "Z" for c in term)
 
 
@@ -120,7 +122,7 @@ def test_same_terms_under_nfkc(text: str) -> None:
 
 @given(_ANY_TEXT)
 def test_query_terms_are_terms(text: str) -> None:
-    """A query asks for nothing that the same text would not answer, once each, and for something if it can."""
+    """A query asks only for what the same text has, for each once, and for something if there is any."""
     asked = query_terms(text)
     assert set(asked) <= set(terms(text))
     assert len(set(asked)) == len(asked)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stratalog.interop.build import Builder, items, table, text, usage_of
+from stratalog.interop.build import Builder, count, items, table, text, usage_of
 from stratalog.interop.content import content, content_of, parts_of
 from stratalog.interop.contract import Importer, Source, Transcript
 from stratalog.interop.messages import read_messages
@@ -66,8 +66,8 @@ def usage(value: Any) -> Usage | None:
     """Anthropic counts tokens read from and written to the cache apart from `input_tokens`; we do not."""
     given = table(value)
     read, write = given.get("cache_read_input_tokens"), given.get("cache_creation_input_tokens")
-    parts = [count for count in (given.get("input_tokens"), read, write) if isinstance(count, int)]
-    return usage_of(input=sum(parts), output=given.get("output_tokens"), cache_read=read, cache_write=write)
+    whole = count(given.get("input_tokens")) + count(read) + count(write)
+    return usage_of(input=whole, output=given.get("output_tokens"), cache_read=read, cache_write=write)
 
 
 def _results(value: Any) -> list[dict[str, Any]]:

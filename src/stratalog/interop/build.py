@@ -175,11 +175,13 @@ class Builder:
         if self._turn:
             self._stopped[self._turn] = detail
 
-    def branches(self, parent: str, entry: str) -> None:
-        """Says that the session leaves the chat `parent` after `entry` ("" where that is not known)."""
-        self.meta["parent"] = parent
-        data = {"parent": parent, "entry": entry}
-        self.put(Note(kind="branch", text=f"goes on from {parent}", data=data))
+    def branches(self, parent: str, after: str) -> None:
+        """Says that the session leaves the chat `parent` after the entry `after` ("" where not known).
+
+        It stands in the session's meta and not in an entry, since a branch that is taken up again becomes
+        the main line and must not lose an entry by it.
+        """
+        self.meta |= {"parent": parent} | ({"after": after} if after else {})
 
     def title(self, text: str, *, by_person: bool = False) -> None:
         """Puts a title from the source; one that a person gave stands against all others."""
@@ -346,15 +348,19 @@ def usage_of(
     *, input: Any = 0, output: Any = 0, cache_read: Any = 0, cache_write: Any = 0, reasoning: Any = 0
 ) -> Usage | None:
     """Tokens as given, anything but a positive number being 0; None when there are none at all."""
-    found = [
-        value if isinstance(value, int) and value > 0 else 0
-        for value in (input, output, cache_read, cache_write, reasoning)
-    ]
+    found = [count(value) for value in (input, output, cache_read, cache_write, reasoning)]
     if not any(found):
         return None
     return Usage(
         input=found[0], output=found[1], cache_read=found[2], cache_write=found[3], reasoning=found[4]
     )
+
+
+def count(value: Any) -> int:
+    """`value` when it is a positive number that a log can hold, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return value if 0 < value < 2**63 else 0
 
 
 def text(value: Any) -> str:

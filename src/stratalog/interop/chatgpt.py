@@ -120,7 +120,8 @@ def _nodes(mapping: dict[str, Any], tally: Tally) -> tuple[list[_Node], list[int
         places[key] = len(nodes)
         parents.append(places.get(text(value.get("parent"))))
         nodes.append(_Node(tally.record(value), key, table(value.get("message"))))
-        todo += [child for child in reversed(items(value.get("children"))) if child in known]
+        children = [child for child in items(value.get("children")) if isinstance(child, str)]
+        todo += [child for child in reversed(children) if child in known]
     return nodes, parents
 
 
@@ -157,7 +158,6 @@ def _conversation(
         model, gizmo = text(talk.get("default_model_slug")), text(talk.get("gizmo_id"))
         builder.meta |= {name: fact for name, fact in (("model", model), ("gizmo", gizmo)) if fact}
         if number:
-            builder.at(first.record, f"origin:{first.key}", utc_ms(first.message.get("create_time")))
             builder.branches(base, made.get(line.fork, "") if line.fork is not None else "")
             tally.note(f"{base}: the message {first.key} begins a branch, kept as {chat}")
         else:

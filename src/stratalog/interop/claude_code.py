@@ -15,14 +15,14 @@ reads in place of its history is `isCompactSummary`, and that is the compaction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stratalog.errors import ImportFailed
 from stratalog.interop.anthropic import pieces, put_user, result_ids, usage
-from stratalog.interop.build import Builder, chat_id, items, table, text
-from stratalog.interop.content import content, content_of, injected, parts_of
+from stratalog.interop.build import Builder, chat_id, count, items, table, text
+from stratalog.interop.content import content, injected
 from stratalog.interop.contract import ImportedSession, Importer, Source, Transcript
 from stratalog.interop.records import Record, Tally, document, records, utc_ms
 from stratalog.interop.tree import unravel
@@ -30,6 +30,7 @@ from stratalog.types import Compaction, Note, text_of
 
 AGENT = "claude-code"
 _FIELDS = re.compile(rb'"(parentUuid|isSidechain|leafUuid|isSnapshotUpdate|loglines|isMeta)"\s*:')
+_OWN = re.compile(rb'"type"\s*:\s*"(file-history-snapshot|queue-operation|compact_boundary)"')
 _SIMPLE = re.compile(rb'"type"\s*:\s*"(user|assistant)"[^\n]*"message"\s*:\s*\{')
 _SKIPPED = {
     "file-history-snapshot": "backups of files, no part of the conversation",
@@ -58,6 +59,11 @@ class _Node(NamedTuple):
     @property
     def speaks(self) -> bool:
         return self.kind in ("user", "assistant")
+
+    @property
+    def loose(self) -> bool:
+        """Whether it is outside of the tree, as titles and snapshots are."""
+        return not self.speaks and not text(self.record.value.get("uuid"))
 
     @property
     def prompts(self) -> bool:
@@ -173,7 +179,6 @@ def _sessions(file: _File) -> Iterator[ImportedSession | None]:
 def _put_origin(builder: Builder, first: _Node, left: _Node | None, base: str, made: dict[str, str]) -> None:
     """Says where a branch, or a session that goes on from another in the file, begins."""
     parent = chat_id(left.session) if left is not None and left.session != first.session else base
-    builder.at(first.record, f"origin:{first.uuid}", utc_ms(first.record.value.get("timestamp")))
     builder.branches(parent, made.get(left.uuid, "") if left is not None else "")
 
 
@@ -250,15 +255,14 @@ def _put_assistant(builder: Builder, node: _Node, said: Any) -> None:
 
 
 def _put_compaction(builder: Builder, file: _File, node: _Node, made: dict[str, str]) -> None:
-    boundary = table(getattr(file.places.get(_link(node)), "record", Record({}, 0)).value)
-    facts = table(boundary.get("compactMetadata"))
-    before = facts.get("preTokens")
+    boundary = file.places.get(_link(node))
+    facts = table(boundary.record.value.get("compactMetadata")) if boundary is not None else {}
     builder.put(
         Compaction(
-            summary=text_of(content_of(parts_of(node.message.get("content")))),
+            summary=text_of(content(node.message.get("content"))),
             first_kept=made.get(text(table(facts.get("preservedSegment")).get("headUuid")), ""),
             covers=(builder.first_id, builder.last_id),
-            tokens_before=before if isinstance(before, int) else 0,
+            tokens_before=count(facts.get("preTokens")),
         )
     )
 
@@ -273,6 +277,7 @@ def _parents(file: _File, chat: str, nodes: list[_Node]) -> list[int | None]:
     tree = any(_link(node) in places for node in nodes)
     parents: list[int | None] = []
     missing: list[_Node] = []
+    before: int | None = None
     for place, node in enumerate(nodes):
         link = _link(node)
         target = file.places.get(link)
@@ -280,13 +285,15 @@ def _parents(file: _File, chat: str, nodes: list[_Node]) -> list[int | None]:
             parents.append(places[link])
         elif target is not None and target.session != node.session:
             parents.append(None)
-        elif not link and tree and node.prompts:
-            # In a file whose records have parents, a prompt without one began the conversation anew.
+        elif not link and (node.loose or (tree and node.prompts and not node.thread)):
+            # A title is of the whole conversation. In a file whose records have parents, a prompt without
+            # one began the conversation anew.
             parents.append(None)
         else:
-            parents.append(place - 1 if place else None)
+            parents.append(before)
             if link:
                 missing.append(node)
+        before = before if node.loose else place
     if missing:
         first = missing[0]
         file.tally.note(
@@ -296,7 +303,9 @@ def _parents(file: _File, chat: str, nodes: list[_Node]) -> list[int | None]:
     return parents
 
 
-def _leaf(file: _File, session: str, thread: str, nodes: list[_Node], parents: Sequence[int | None]) -> Any:
+def _leaf(
+    file: _File, session: str, thread: str, nodes: list[_Node], parents: Sequence[int | None]
+) -> Callable[[Sequence[int]], int]:
     marked = "" if thread else file.leaves.get(session, "")
 
     def leaf(members: Sequence[int]) -> int:
@@ -310,7 +319,7 @@ def _leaf(file: _File, session: str, thread: str, nodes: list[_Node], parents: S
     return leaf
 
 
-def _joiner(nodes: list[_Node], parents: Sequence[int | None]) -> Any:
+def _joiner(nodes: list[_Node], parents: Sequence[int | None]) -> Callable[[int, set[int]], bool]:
     calls: dict[str, int] = {}
     responses: dict[str, list[int]] = {}
     for place, node in enumerate(nodes):
@@ -360,7 +369,7 @@ def _found(source: Source, tally: Tally) -> Iterator[Record]:
 
 
 def _matches(head: bytes, path: Path) -> bool:
-    return bool(_FIELDS.search(head) or _SIMPLE.search(head))
+    return any(marks.search(head) for marks in (_FIELDS, _OWN, _SIMPLE))
 
 
 def _read(source: Source) -> Transcript:

@@ -105,9 +105,11 @@ class _Reader:
     def __init__(self, builder: Builder, tally: Tally, found: list[_Item]) -> None:
         self._builder, self._tally, self._found = builder, tally, found
         self._repeats = _repeats(found)
-        asked = [found[place].role == "user" for place in self._repeats]
         self._prompts = {item for event, item in self._repeats.items() if found[event].role == "user"}
-        self._events_tell = any(asked)
+        # Before the model's first word the event may be yet to come, so nothing counts as a prompt.
+        inputs = ("user", "developer", "system")
+        begun = any(item.kind == "response_item" and item.role not in inputs for item in found)
+        self._events_tell = bool(self._prompts) or not begun
         # An event that comes before its item lends it its id: a file cut between the two has the event only.
         self._firsts = {item: event for event, item in self._repeats.items() if event < item}
         self._model = ""

@@ -115,7 +115,7 @@ def _audio(block: dict[str, Any]) -> Part | None:
 def _file(block: dict[str, Any]) -> Part | None:
     given = block.get("file") or block.get("source")
     given = given if isinstance(given, dict) else block
-    name = _text(given.get("filename") or block.get("title"))
+    name = _text(given.get("filename") or given.get("name") or block.get("title"))
     if given.get("type") == "text":
         return File(media_type="text/plain", name=name, data=_text(given.get("data")).encode())
     data_url = given.get("file_data")

@@ -55,7 +55,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation. `agent`, `channel` and `chat` pass `keys.session_key`.
 
     `title` is the title the source gave it, "" if none. `meta` has facts of the whole session; a branch or
-    a sidechain names the chat it belongs to as `parent`.
+    a sidechain names the chat it belongs to as `parent`, a branch also the entry it goes on from as `after`.
     """
 
     agent: str

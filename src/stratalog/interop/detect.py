@@ -94,6 +94,7 @@ def find_transcripts(paths: Iterable[Path]) -> list[Path]:
 
 
 def _judge(head: bytes, path: Path) -> str:
+    head = head.removeprefix(b"\xef\xbb\xbf")
     for name, importer in FORMATS.items():
         if importer.matches(head, path):
             return name

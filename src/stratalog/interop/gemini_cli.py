@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.errors import ImportFailed
-from stratalog.interop.build import Builder, items, table, text, usage_of
+from stratalog.interop.build import Builder, count, items, table, text, usage_of
 from stratalog.interop.content import content, content_of, parts_of, thought
 from stratalog.interop.contract import ImportedSession, Importer, Source, Transcript
 from stratalog.interop.records import Record, Tally, document, records, utc_ms
@@ -34,10 +34,10 @@ def _thoughts(value: Any) -> Iterator[Part]:
 
 
 def _usage(value: Any) -> Usage | None:
-    counted = {name: count for name, count in table(value).items() if isinstance(count, int)}
+    counted = table(value)
     return usage_of(
-        input=counted.get("input", 0) + counted.get("tool", 0),
-        output=counted.get("output", 0) + counted.get("thoughts", 0),
+        input=count(counted.get("input")) + count(counted.get("tool")),
+        output=count(counted.get("output")) + count(counted.get("thoughts")),
         cache_read=counted.get("cached"),
         reasoning=counted.get("thoughts"),
     )

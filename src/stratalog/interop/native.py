@@ -20,7 +20,7 @@ from stratalog.interop.records import Tally, lines
 from stratalog.types import AnyEntry, Title, Unknown
 
 AGENT = "stratalog"
-_LINE = re.compile(rb'(\xef\xbb\xbf)?\{"type":"[a-z_?]+"(,"seq":\d+)?,"id":"[0-7][0-9A-HJKMNP-TV-Z]{25}"')
+_LINE = re.compile(rb'\{"type":"[a-z_?]+"(,"seq":\d+)?,"id":"[0-7][0-9A-HJKMNP-TV-Z]{25}"')
 _ENTRY: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 _TYPES = frozenset(
     str(kind.__struct_config__.tag) for kind in AnyEntry.__args__ if issubclass(kind, msgspec.Struct)

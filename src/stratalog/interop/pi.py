@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stratalog.interop.build import Builder, chat_id, table, text, usage_of
+from stratalog.interop.build import Builder, chat_id, count, table, text, usage_of
 from stratalog.interop.content import content, parts_of
 from stratalog.interop.contract import ImportedSession, Importer, Source, Transcript
 from stratalog.interop.records import Record, Tally, records, utc_ms
@@ -48,13 +48,12 @@ def _put(builder: Builder, record: Record, made: dict[int, str], places: dict[st
     elif kind == "compaction":
         # The first version counts entries after the header, which is where our places begin.
         kept = places.get(text(value.get("firstKeptEntryId")), value.get("firstKeptEntryIndex"))
-        before = value.get("tokensBefore")
         builder.put(
             Compaction(
                 summary=text(value.get("summary")),
                 first_kept=made.get(kept, "") if isinstance(kept, int) else "",
                 covers=(builder.first_id, builder.last_id),
-                tokens_before=before if isinstance(before, int) else 0,
+                tokens_before=count(value.get("tokensBefore")),
             )
         )
     elif kind == "session_info":
@@ -99,13 +98,13 @@ def _put_message(builder: Builder, message: dict[str, Any]) -> None:
 def _put_assistant(builder: Builder, message: dict[str, Any]) -> None:
     counted = table(message.get("usage"))
     read, write = counted.get("cacheRead"), counted.get("cacheWrite")
-    new = [count for count in (counted.get("input"), read, write) if isinstance(count, int)]
+    whole = count(counted.get("input")) + count(read) + count(write)
     reason, error = text(message.get("stopReason")), text(message.get("errorMessage"))
     builder.output(
         _pieces(message.get("content")),
         model=text(message.get("model")),
         response=builder.response(fresh=True),
-        usage=usage_of(input=sum(new), output=counted.get("output"), cache_read=read, cache_write=write),
+        usage=usage_of(input=whole, output=counted.get("output"), cache_read=read, cache_write=write),
         meta={"stop_reason": reason} if reason in ("aborted", "error", "length") else None,
     )
     if reason in ("aborted", "error"):
@@ -156,7 +155,6 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
         facts = {"cwd": header.get("cwd"), **model, "forked_from": header.get("parentSession")}
         builder.meta |= {name: value for name, value in facts.items() if value}
         if number:
-            builder.at(first, f"origin:{chat}", utc_ms(first.value.get("timestamp")))
             builder.branches(base, made.get(line.fork, "") if line.fork is not None else "")
             tally.note(f"{base}: line {first.line} begins a branch, kept as {chat}")
         for place in line.members:

@@ -35,10 +35,7 @@ def unravel(
     while todo:
         members, fork = todo.pop(0)
         line = _chain(parents, leaf(members), set(members))
-        rest = [position for position in members if position not in line]
-        while joined := [position for position in rest if joins(position, line)]:
-            line.update(joined)
-            rest = [position for position in rest if position not in line]
+        rest = _join([position for position in members if position not in line], line, joins)
         found.append(Line(sorted(line), fork))
         todo += [(group, parents[root]) for root, group in _families(parents, rest).items()]
     return found
@@ -53,20 +50,35 @@ def _chain(parents: Sequence[int | None], leaf: int, within: set[int]) -> set[in
     return chain
 
 
+def _join(rest: list[int], line: set[int], joins: Callable[[int, set[int]], bool]) -> list[int]:
+    """Adds to `line` what joins it, until nothing does; returns the others."""
+    while True:
+        others: list[int] = []
+        for position in rest:
+            if joins(position, line):
+                line.add(position)
+            else:
+                others.append(position)
+        if len(others) == len(rest):
+            return others
+        rest = others
+
+
 def _families(parents: Sequence[int | None], rest: list[int]) -> dict[int, list[int]]:
     """The connected parts of `rest`, by the member at the top (the earliest, in a circle)."""
     inside, top = set(rest), dict[int, int]()
     families: dict[int, list[int]] = {}
     for position in rest:
-        path: list[int] = []
+        path: dict[int, None] = {}
         at = position
         while at not in top:
-            path.append(at)
+            path[at] = None
             up = parents[at]
             if up is None or up not in inside:
                 top[at] = at
             elif up in path:
-                top[at] = min(path[path.index(up) :])
+                around = list(path)
+                top[at] = min(around[around.index(up) :])
             else:
                 at = up
         top.update(dict.fromkeys(path, top[at]))

@@ -80,7 +80,7 @@ def load(piece: Piece) -> bytes:
 
 
 def compress(data: bytes) -> bytes:
-    return zstd.compress(data, level=9)
+    return zstd.compress(data, level=6)
 
 
 def decompress(data: bytes) -> bytes:

@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from stratalog.errors import (
+    Conflict,
     DamagedLog,
     ForeignFile,
     InvalidInput,
@@ -45,7 +46,7 @@ from stratalog.recall.terms import is_spaceless, query_terms
 from stratalog.types import AnyEntry
 
 SCHEMA: Final = 1
-MAX_QUERY_TERMS: Final = 128
+MAX_QUERY_TERMS: Final = 64
 _APPLICATION: Final = 0x53746C78  # "Stlx"
 _BUSY_S: Final = 5.0
 _REBUILD: Final = "delete it and run `stratalog rebuild`"
@@ -90,7 +91,7 @@ class Weights(NamedTuple):
 
 
 # From a coarse grid on conversations 1-7 of LoCoMo, where the optimum is flat: recall at 10 is .71 to .73 for
-# a window of .35 to .65 and a date of .5 to 2 times the body. 8-10 were held out: tests/recall/test_quality.py.
+# a window of .35 to .65 and a date of .5 to 2 times the body. test_quality.py holds it to 8-10.
 WEIGHTS: Final = Weights(body=1.5, window=0.5, date=1.5)
 
 
@@ -137,13 +138,20 @@ class LexicalIndex:
         `entries` must hold all that come after the watermark; those at or below it and those above
         `upto_seq` are ignored, so that repeating a call changes nothing. Payloads kept out of line must be in
         the entries. Returns how many entries were indexed; those without words are not counted. One
-        transaction: all or nothing. Raises `InvalidInput` for a session of another tenant.
+        transaction: all or nothing. Raises `InvalidInput` for a session of another tenant, and `Conflict`
+        when the session is removed while its entries are read.
         """
-        seen = self.watermark(session)[1]
-        found = documents(entry for entry in entries if seen < entry.seq <= upto_seq)
+        before = self.watermark(session)[1]
+        found = documents(entry for entry in entries if before < entry.seq <= upto_seq)
         with self._transaction("IMMEDIATE") as db:
             sid, seen = _session(db, session)
-            # Another process may have come first.
+            if seen < before:
+                raise Conflict(
+                    "the session was removed from the index meanwhile",
+                    key=session,
+                    hint="add all of it again",
+                )
+            # Or another process may have come first.
             new = [document for document in found if document.seq > seen]
             _append(db, sid, session, new)
             db.execute(
@@ -202,7 +210,7 @@ class LexicalIndex:
         """The `limit` best entries that have any of the query's terms, best first; an entry comes once.
 
         `query` is plain words: no character in it is an operator, and one without terms finds nothing. Of a
-        long one the first 128 distinct terms count. Filters narrow what is searched, each exactly: `agent`,
+        long one the first 64 distinct terms count. Filters narrow what is searched, each exactly: `agent`,
         `channel` and `session` by identity, `roles` by entry type tag (an empty collection allows none), time
         by `after_ts` <= ts < `before_ts` in milliseconds. `limit` is as large as you like; raises
         `InvalidInput` when it is negative.
@@ -292,9 +300,10 @@ def _own_version(db: sqlite3.Connection, path: Path) -> int:
 def _use_wal(db: sqlite3.Connection) -> None:
     """Switch to WAL. SQLite does not wait for others here, whatever its timeout, so we do."""
     until = time.monotonic() + _BUSY_S
-    while db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+    while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
+            return
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise

@@ -1,0 +1,305 @@
+"""The engine: opens a data directory and hands out its sessions. It decides the order of steps, and is the
+only writer of logs; what it does in between is in the rooms below.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+import platformdirs
+
+from stratalog.config import Settings, agent_settings, load_settings
+from stratalog.engine.session import Session
+from stratalog.engine.strata import Progress, Rebuilt, Strata
+from stratalog.errors import InvalidKey, StratalogError
+from stratalog.keys import SessionKey, parse_key, session_paths, sessions_dir, tenant_id, tenant_path
+from stratalog.log.contract import LogStore, Problem, Verification, Verifies
+from stratalog.log.jsonl import JsonlStore
+from stratalog.log.sqlite import SqliteStore
+from stratalog.recall.contract import Hit
+from stratalog.recall.lexical import LexicalIndex
+from stratalog.sessions.catalog import Page
+from stratalog.sessions.manager import Live, SessionManager
+from stratalog.types import AnyEntry
+
+DATA_VARIABLE = "STRATALOG_DATA"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A hit of a search, the title of its session, and the entries around it that were asked for."""
+
+    hit: Hit
+    title: str
+    before: tuple[AnyEntry, ...] = ()
+    after: tuple[AnyEntry, ...] = ()
+
+
+class Checkup(NamedTuple):
+    """What `doctor` found: each log's verification, what it moved to quarantine, files that a crash left,
+    files that are no logs, and sessions whose list entry is behind."""
+
+    logs: list[Verification]
+    moved: list[Problem]
+    leftovers: list[Path]
+    foreign: list[Problem]
+
+    @property
+    def healthy(self) -> bool:
+        return not (self.leftovers or self.foreign or any(log.problems for log in self.logs))
+
+
+def default_data() -> Path:
+    """`STRATALOG_DATA`, else the platform's place for an application's data."""
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named) if named else Path(platformdirs.user_data_dir("stratalog", appauthor=False))
+
+
+class _Shared:
+    """What the tenants of one data directory share."""
+
+    def __init__(
+        self, root: Path, settings: Settings, store: LogStore | None, clock: Callable[[], float]
+    ) -> None:
+        self.root = root
+        self.settings = settings
+        self.problems: deque[Problem] = deque(maxlen=1000)
+        self.strata: dict[str, Strata] = {}
+        self.store = store if store is not None else self._store()
+        self.manager = SessionManager(
+            lock_path=lambda key: session_paths(root, key).lock, clock=clock, on_evict=self._evicted
+        )
+
+    def of(self, tenant: str) -> Strata:
+        found = self.strata.get(tenant)
+        if found is None:
+            found = Strata(
+                self.root, tenant, tenant_path(self.root, tenant), self.store, self.settings.title_length
+            )
+            found = self.strata.setdefault(tenant, found)
+        return found
+
+    def mark(self, key: SessionKey) -> None:
+        self.of(key.tenant).journal.mark(key)
+
+    def _store(self) -> LogStore:
+        settings = self.settings
+        if settings.store == "sqlite":
+            return SqliteStore(
+                self.root, sync=settings.sync, blob_threshold=settings.blob_threshold, on_write=self.mark
+            )
+        return JsonlStore(
+            self.root,
+            sync=settings.sync,
+            blob_threshold=settings.blob_threshold,
+            on_write=self.mark,
+            on_problem=self.problems.append,
+        )
+
+    def _evicted(self, live: Live) -> None:
+        # A session deleted meanwhile, by any process, must not get a meta file again.
+        if not live.saved and live.meta.seq and session_paths(self.root, live.key).log.exists():
+            self.of(live.key.tenant).save_meta(live.meta, live.key)
+
+
+class Stratalog:
+    """The memory in one data directory, as one tenant has it.
+
+    `data` is made when first written to; without it, `default_data()`. `tenant` is whose memory this is: no
+    call reaches another's. Close it, or use it in a `with` block. Safe to use from several threads, and
+    several processes may have the same directory open.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        tenant: str = "local",
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        root = Path(data) if data is not None else default_data()
+        self.tenant = tenant_id(tenant)
+        self._shared = _Shared(root, settings or load_settings(root), None, clock)
+        self._agents: dict[str, Settings] = {}
+
+    @classmethod
+    def open(cls, data: Path | str | None = None, *, tenant: str = "local") -> Self:
+        """The same as calling the class."""
+        return cls(data, tenant=tenant)
+
+    def as_tenant(self, tenant: str) -> Stratalog:
+        """The same data directory for another tenant; closing either closes both."""
+        other = object.__new__(Stratalog)
+        other.tenant = tenant_id(tenant)
+        other._shared = self._shared
+        other._agents = {}
+        return other
+
+    @property
+    def data(self) -> Path:
+        return self._shared.root
+
+    @property
+    def store(self) -> LogStore:
+        """The logs themselves."""
+        return self._shared.store
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What the logs had to repair or leave aside since this was opened, newest last, at most 1,000."""
+        return list(self._shared.problems)
+
+    def session(self, key: str | SessionKey) -> Session:
+        """The session that `key` names: `agent:channel:chat`. It need not exist yet. Raises `InvalidKey`."""
+        parsed = parse_key(key, self.tenant)
+        if parsed.tenant != self.tenant:
+            raise InvalidKey(
+                f"this memory is of tenant {self.tenant!r}", key=str(parsed), hint="use `as_tenant`"
+            )
+        return Session(
+            parsed, self._shared.store, self._shared.manager, self._strata, self._settings_of(parsed.agent)
+        )
+
+    def sessions(
+        self,
+        *,
+        agent: str | None = None,
+        channel: str | None = None,
+        limit: int | None = None,
+        cursor: str = "",
+    ) -> Page:
+        """The sessions, pinned first, then newest by their last message. `cursor` goes on after a page."""
+        self._strata.refresh()
+        return self._strata.catalog.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        agent: str | None = None,
+        channel: str | None = None,
+        session: str | SessionKey | None = None,
+        roles: tuple[str, ...] | None = None,
+        after_ts: int | None = None,
+        before_ts: int | None = None,
+        neighbours: int = 0,
+    ) -> list[Found]:
+        """What was said about something, best first, over all of the tenant's sessions.
+
+        The filters are exact; `roles` are entry types such as `user`, times are milliseconds UTC.
+        `neighbours` is how many entries before and after each hit to bring.
+        """
+        key = self.session(session).key if session is not None else None
+        index = self.bring_up_to_date()
+        hits = index.search(
+            query,
+            limit=limit,
+            agent=agent,
+            channel=channel,
+            session=key,
+            roles=roles,
+            after_ts=after_ts,
+            before_ts=before_ts,
+        )
+        return [self._found(hit, neighbours) for hit in hits]
+
+    def bring_up_to_date(self, progress: Progress | None = None) -> LexicalIndex:
+        """Indexes what is not indexed yet, as a search does; `progress` gets sessions done and in all."""
+        return self._strata.index(progress)
+
+    def doctor(self, *, repair: bool = False, progress: Progress | None = None) -> Checkup:
+        """Reads every log again. With `repair`, moves damage to quarantine, and verifies once more."""
+        before = len(self._shared.problems)
+        keys = list(self.store.sessions(self.tenant))
+        foreign = list(self._shared.problems)[before:]
+        moved: list[Problem] = []
+        logs: list[Verification] = []
+        jsonl = self.store if isinstance(self.store, JsonlStore) else None
+        for number, key in enumerate(keys):
+            if repair and jsonl is not None:
+                moved += _repaired(jsonl, key)
+            if isinstance(self.store, Verifies):
+                logs.append(self.store.verify(key))
+            if progress is not None:
+                progress(number + 1, len(keys))
+        if jsonl is None:
+            return Checkup(logs, moved, [], foreign)
+        if repair:
+            jsonl.sweep(self.tenant)
+        return Checkup(logs, moved, list(jsonl.unfinished_files(self.tenant)), foreign)
+
+    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+        """Deletes everything derived and makes it anew from the logs."""
+        return self._strata.rebuild(progress)
+
+    def tenants(self) -> Iterator[str]:
+        """The tenants that have a session in this data directory."""
+        seen: set[str] = set()
+        for key in self.store.sessions():
+            if key.tenant not in seen:
+                seen.add(key.tenant)
+                yield key.tenant
+
+    def sweep(self) -> int:
+        """Lets sessions that were idle for their time to live leave memory; returns how many. Happens of
+        itself when sessions are used."""
+        return self._shared.manager.sweep()
+
+    def close(self) -> None:
+        """Releases every session, writes what is due, closes every file."""
+        self._shared.manager.close()
+        for strata in self._shared.strata.values():
+            strata.close()
+        close: Callable[[], None] = getattr(self.store, "close", lambda: None)
+        close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _strata(self) -> Strata:
+        return self._shared.of(self.tenant)
+
+    def _settings_of(self, agent: str) -> Settings:
+        if agent not in self._agents:
+            directory = sessions_dir(self._shared.root, self.tenant, agent).parent
+            self._agents[agent] = agent_settings(self._shared.settings, directory)
+        return self._agents[agent]
+
+    def _found(self, hit: Hit, neighbours: int) -> Found:
+        meta = self._strata.catalog.get(hit.session)
+        before: tuple[AnyEntry, ...] = ()
+        after: tuple[AnyEntry, ...] = ()
+        if neighbours > 0:
+            around = list(
+                self.store.read(
+                    hit.session,
+                    after=max(0, hit.seq - neighbours - 1),
+                    before=hit.seq + neighbours + 1,
+                    blobs=False,
+                    generations="all",
+                )
+            )
+            before = tuple(entry for entry in around if entry.seq < hit.seq)
+            after = tuple(entry for entry in around if entry.seq > hit.seq)
+        return Found(hit, meta.title if meta is not None else "", before, after)
+
+
+def _repaired(store: JsonlStore, key: SessionKey) -> list[Problem]:
+    try:
+        return store.repair(key)
+    except StratalogError as error:
+        return [Problem(f"not repaired: {error}", key=str(key))]

@@ -1,0 +1,151 @@
+"""What a list of sessions shows of one: a fold over its log, kept beside it in `<name>.meta.json`.
+
+The file is a stratum: written after a turn and after a change of title or pin, never believed beyond its
+`seq`, and made anew from the log when it is missing or unreadable. A restart keeps title, pin and times.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, Literal
+
+import msgspec
+import regex
+
+from stratalog.errors import StratalogError
+from stratalog.types import (
+    AnyEntry,
+    Assistant,
+    Compaction,
+    Note,
+    Pin,
+    Title,
+    User,
+    WorkingMemory,
+)
+
+VERSION = 1
+RESTART = "restart"
+FORK = "fork"
+UNTITLED = "New session"
+_RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
+
+# `[channel: wecom] [from: x] hello`: what a channel puts before the user's own words.
+_PREFIX = regex.compile(r"(?:\s*\[[\w .-]{1,40}:[^\[\]\n]{0,200}\])+\s*")
+_TAG = regex.compile(r"<([a-z][\w-]{1,40})>.*?</\1>\s*", regex.DOTALL)
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+class SessionMeta(msgspec.Struct, kw_only=True, frozen=True):
+    """Times are milliseconds UTC. `updated_at` is that of the last message a person or a model wrote;
+    `messages` counts these since the last restart; `seq` is the last entry that is counted in here."""
+
+    v: int = VERSION
+    key: str
+    title: str = UNTITLED
+    title_by: Literal["", "first", "auto", "model", "import", "user"] = ""
+    pinned: bool = False
+    created_at: int = 0
+    updated_at: int = 0
+    messages: int = 0
+    seq: int = 0
+    generation: int = 1
+    forked_from: str = ""
+    working_memory: dict[str, Any] = {}
+
+
+def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> SessionMeta:
+    """`meta` with one more entry. An entry that is already counted changes nothing."""
+    if entry.seq <= meta.seq:
+        return meta
+    changes: dict[str, Any] = {"seq": entry.seq}
+    if not meta.created_at:
+        changes["created_at"] = entry.ts
+        changes["updated_at"] = entry.ts
+    match entry:
+        case User() | Assistant():
+            if is_real(entry):
+                changes["messages"] = meta.messages + 1
+                changes["updated_at"] = entry.ts
+                if meta.title_by == "" and isinstance(entry, User):
+                    title = title_from(entry.text, title_length)
+                    if title:
+                        changes["title"], changes["title_by"] = title, "first"
+        case Title():
+            if _RANK[entry.by] >= _RANK[meta.title_by] and clean_title(entry.title):
+                changes["title"], changes["title_by"] = clean_title(entry.title), entry.by
+        case Pin():
+            changes["pinned"] = entry.pinned
+        case WorkingMemory():
+            changes["working_memory"] = remembered(meta.working_memory, entry)
+        case Compaction():
+            if entry.working_memory is not None:
+                changes["working_memory"] = entry.working_memory
+        case Note():
+            if entry.kind == RESTART:
+                changes["messages"] = 0
+                changes["working_memory"] = {}
+                changes["generation"] = meta.generation + 1
+            elif entry.kind == FORK and isinstance(entry.data, dict):
+                changes["forked_from"] = str(entry.data.get("parent", ""))
+        case _:
+            pass
+    return msgspec.structs.replace(meta, **changes)
+
+
+def remembered(memory: dict[str, Any], change: WorkingMemory) -> dict[str, Any]:
+    """The working memory after one change."""
+    if change.op == "clear":
+        return {}
+    rest = {name: value for name, value in memory.items() if name != change.key}
+    return rest if change.op == "delete" else {**rest, change.key: change.value}
+
+
+def is_real(entry: User | Assistant) -> bool:
+    """Whether somebody said it: not put in by a program, and not empty."""
+    if entry.meta is not None and entry.meta.get("injected"):
+        return False
+    return bool(entry.content)
+
+
+def title_from(text: str, length: int) -> str:
+    """A title of the first words of a message: without what the channel put before them, on one line,
+    at most `length` characters as a person counts them. Empty when there are no words."""
+    match = _PREFIX.match(text)
+    if match:
+        text = text[match.end() :]
+    return clip(clean_title(_TAG.sub("", text[:4000]) or text[:4000]), length)
+
+
+def clean_title(text: str) -> str:
+    """One line without control, format or unassigned characters."""
+    kept = "".join(" " if char.isspace() else char for char in text if _shows(char))
+    return " ".join(kept.split())
+
+
+def _shows(char: str) -> bool:
+    # The zero-width joiner is what holds a family of emoji together.
+    return char.isspace() or char == "\u200d" or unicodedata.category(char) not in _HIDDEN
+
+
+def clip(text: str, length: int) -> str:
+    """The first `length` graphemes, with an ellipsis as the last when something was cut."""
+    graphemes = regex.findall(r"\X", text[: length * 40])
+    if len(graphemes) <= length:
+        return "".join(graphemes)
+    return "".join(graphemes[: length - 1]).rstrip() + "…"
+
+
+def encode_meta(meta: SessionMeta) -> bytes:
+    """The content of `meta.json`."""
+    return msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n"
+
+
+def decode_meta(data: bytes, key: str) -> SessionMeta | None:
+    """The meta in a file; None when it is not this session's, of another version, or damaged."""
+    try:
+        meta = msgspec.json.decode(data, type=SessionMeta)
+    except (msgspec.MsgspecError, StratalogError):
+        return None
+    return meta if meta.v == VERSION and meta.key == key else None

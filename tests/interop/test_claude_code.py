@@ -1,0 +1,467 @@
+"""Claude Code's files: the main line, branches, sidechains, compactions, titles, and what is broken."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interop.samples import chats, grows, ids, jsonl, notes, of, outline, read
+from stratalog.interop.contract import Transcript
+from stratalog.types import (
+    Assistant,
+    Compaction,
+    Image,
+    Note,
+    Reasoning,
+    Text,
+    Title,
+    ToolCall,
+    ToolResult,
+    Usage,
+    User,
+)
+
+SECONDS = itertools.count()
+
+
+def record(kind: str, uuid: str, parent: str | None, said: Any = None, **more: Any) -> dict[str, Any]:
+    """One record as the program writes it; times follow the order of making."""
+    second = next(SECONDS) % 60
+    value: dict[str, Any] = {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "cwd": "/work",
+        "sessionId": "s1",
+        "version": "2.1.7",
+        "gitBranch": "main",
+        "type": kind,
+        "uuid": uuid,
+        "timestamp": f"2026-01-06T16:27:{second:02}.000Z",
+    }
+    if said is not None:
+        value["message"] = {"role": kind, "content": said}
+    return value | more
+
+
+def user(uuid: str, parent: str | None, said: Any = "ask", **more: Any) -> dict[str, Any]:
+    return record("user", uuid, parent, said, **more)
+
+
+def reply(uuid: str, parent: str | None, *blocks: Any, response: str = "", **more: Any) -> dict[str, Any]:
+    value = record(
+        "assistant",
+        uuid,
+        parent,
+        [{"type": "text", "text": one} if isinstance(one, str) else one for one in blocks],
+        **more,
+    )
+    value["message"] |= {"id": response or f"msg_{uuid}", "model": "claude-x"}
+    return value
+
+
+def use(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "Read", "input": {"path": call_id}}
+
+
+def result(uuid: str, parent: str, *call_ids: str, **more: Any) -> dict[str, Any]:
+    blocks = [{"type": "tool_result", "tool_use_id": one, "content": f"got {one}"} for one in call_ids]
+    return user(uuid, parent, blocks, **more)
+
+
+def load(*values: Any) -> Transcript:
+    return read("claude_code", jsonl(*values), "s1.jsonl")
+
+
+def words(transcript: Transcript, number: int = 0) -> list[str]:
+    return [
+        entry.text
+        for entry in transcript.sessions[number].entries
+        if isinstance(entry, User | Assistant) and entry.text
+    ]
+
+
+def test_blocks() -> None:
+    """Thinking, text, calls and results become what they are, with the response that groups them."""
+    transcript = load(
+        user("a", None, "look"),
+        reply("b", "a", {"type": "thinking", "thinking": "hm", "signature": "sig"}, response="m1"),
+        reply("c", "b", "reading", use("t1"), response="m1"),
+        user("d", "c", [{"type": "tool_result", "tool_use_id": "t1", "content": "no", "is_error": True}]),
+        reply("e", "d", "done"),
+    )
+    (session,) = transcript.sessions
+    assert outline(session) == [
+        ("user", "look"),
+        ("assistant", ""),
+        ("assistant", "reading"),
+        ("tool_call", "Read"),
+        ("tool_result", "no"),
+        ("assistant", "done"),
+        ("turn_end", "answered"),
+    ]
+    thought, said = of(Assistant, session)[:2]
+    assert thought.content == (Reasoning(text="hm", signature="sig"),)
+    assert (said.model, said.response) == ("claude-x", "m1")
+    assert of(ToolCall, session)[0].response == "m1"
+    assert of(ToolCall, session)[0].args == {"path": "t1"}
+    assert of(ToolResult, session)[0].error
+    assert of(ToolResult, session)[0].name == "Read"
+    assert (said.meta or {})["source"] == "c"
+    assert session.meta == {"cwd": "/work", "git_branch": "main", "version": "2.1.7"}
+    assert (session.agent, session.channel, session.chat) == ("claude-code", "import", "s1")
+
+
+def test_image() -> None:
+    """A picture in a message or a result is bytes, not base64 text."""
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    transcript = load(
+        user("a", None, [picture, {"type": "text", "text": "what is it?"}]),
+        reply("b", "a", use("t1")),
+        user("c", "b", [{"type": "tool_result", "tool_use_id": "t1", "content": [picture]}]),
+    )
+    image = Image(media_type="image/png", data=b"hi")
+    assert of(User, transcript)[0].content == (image, Text(text="what is it?"))
+    assert of(ToolResult, transcript)[0].content == (image,)
+
+
+def test_injected() -> None:
+    """Meta records and what the program wrote are marked and open no turn."""
+    transcript = load(
+        user("a", None, "real"),
+        user("b", "a", "a skill's text", isMeta=True),
+        user("c", "b", "<command-name>/clear</command-name>"),
+        user("d", "c", "Caveat: The messages below were generated by the user while running local commands."),
+        reply("e", "d", "ok"),
+    )
+    assert [(one.meta or {}).get("injected", False) for one in of(User, transcript)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert len({one.turn for one in transcript.sessions[0].entries}) == 1
+
+
+def test_interrupted() -> None:
+    """A request that the user interrupted ends its turn so, and the marker is not a prompt."""
+    transcript = load(
+        user("a", None, "go"),
+        reply("b", "a", "going"),
+        user("c", "b", [{"type": "text", "text": "[Request interrupted by user]"}]),
+    )
+    assert outline(transcript.sessions[0])[-1] == ("turn_end", "interrupted")
+
+
+def test_usage_once() -> None:
+    """Lines of one streamed message repeat its usage; it is counted once, cached tokens included."""
+    counted = {"input_tokens": 2, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 4}
+    parts = [reply("b", "a", "one", response="m"), reply("c", "b", use("t1"), response="m")]
+    for part, output in zip(parts, (1, 50), strict=True):
+        part["message"]["usage"] = counted | {"output_tokens": output}
+    transcript = load(user("a", None), *parts)
+    spent = [one.usage for one in of(Assistant, transcript) if one.usage]
+    assert spent == [Usage(input=36, output=50, cache_read=30, cache_write=4)]
+
+
+def test_parallel_calls() -> None:
+    """Results of parallel calls hang off different records; all of them are in the main line."""
+    transcript = load(
+        user("a", None),
+        reply("b", "a", use("t1"), response="m"),
+        reply("c", "b", use("t2"), response="m"),
+        result("d", "b", "t1"),
+        result("e", "c", "t2"),
+        reply("f", "e", "both"),
+    )
+    assert chats(transcript) == ["s1"]
+    assert [one.text for one in of(ToolResult, transcript)] == ["got t1", "got t2"]
+
+
+def test_branches() -> None:
+    """The chain of the newest record is the main line; what a rewind left is a session of its own."""
+    transcript = load(
+        user("a", None, "first"),
+        reply("b", "a", "one"),
+        user("c", "b", "left"),
+        reply("d", "c", "behind"),
+        user("e", "b", "instead"),
+        reply("f", "e", "two"),
+    )
+    assert chats(transcript) == ["s1", "s1:branch-c"]
+    assert words(transcript) == ["first", "one", "instead", "two"]
+    assert words(transcript, 1) == ["left", "behind"]
+    branch = transcript.sessions[1]
+    assert branch.meta["parent"] == "s1"
+    assert branch.meta["after"] == of(Assistant, transcript.sessions[0])[0].id
+    assert "begins a branch, kept as s1:branch-c" in notes(transcript)
+
+
+def test_first_prompt_edited() -> None:
+    """A second prompt without a parent began the conversation anew; the first try is a branch."""
+    transcript = load(
+        user("a", None, "typo"), reply("b", "a", "what?"), user("c", None, "right"), reply("d", "c", "yes")
+    )
+    assert words(transcript) == ["right", "yes"]
+    assert words(transcript, 1) == ["typo", "what?"]
+
+
+def test_no_parents_at_all() -> None:
+    """A file whose records have no parents is one line in its order."""
+    transcript = load(*(user(str(place), None, f"n{place}") for place in range(4)))
+    assert chats(transcript) == ["s1"]
+    assert words(transcript) == ["n0", "n1", "n2", "n3"]
+
+
+def test_leaf_marker() -> None:
+    """An explicit leaf decides, with what follows it, over a newer record of a side branch."""
+    values = [
+        user("a", None, "first"),
+        reply("b", "a", "one"),
+        user("c", "b", "main"),
+        {"type": "last-prompt", "leafUuid": "c", "sessionId": "s1"},
+        reply("d", "c", "after"),
+        user("e", "b", "aside"),
+    ]
+    assert words(load(*values)) == ["first", "one", "main", "after"]
+    assert words(load(*values[:3], *values[4:])) == ["first", "one", "aside"]
+
+
+def test_missing_parent() -> None:
+    """A dropped record parts nothing: what followed it follows the record before, and the report says so."""
+    values = [user("a", None, "1"), reply("b", "a", "2"), user("c", "b", "3"), reply("d", "c", "4")]
+    transcript = load(values[0], values[1], values[3])
+    assert words(transcript) == ["1", "2", "4"]
+    assert "the first is line 3, after c" in notes(transcript)
+
+
+@pytest.mark.parametrize("kind", ["progress", "system"])
+def test_newest_is_no_message(kind: str) -> None:
+    """A newer record that says nothing, on a dead branch, does not become the main line."""
+    values = [user("a", None, "1"), reply("b", "a", "2"), user("c", "b", "3"), record(kind, "p", "a")]
+    transcript = load(*values)
+    assert chats(transcript) == ["s1"]
+    assert words(transcript) == ["1", "2", "3"]
+
+
+def test_cycle() -> None:
+    """Parents that run in a circle are walked once."""
+    transcript = load(user("a", "c", "1"), reply("b", "a", "2"), user("c", "b", "3"))
+    assert sorted(
+        word for number in range(len(transcript.sessions)) for word in words(transcript, number)
+    ) == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert words(load(user("a", "a", "self"))) == ["self"]
+
+
+def test_sidechains() -> None:
+    """Each sub-agent is a session, noted in its parent; a file of the sub-agent alone has the same name."""
+    side = [
+        user("x", None, "explore", isSidechain=True, agentId="ag1"),
+        reply("y", "x", "explored", isSidechain=True, agentId="ag1"),
+    ]
+    old = [user("v", None, "older", isSidechain=True), reply("w", "v", "found", isSidechain=True)]
+    answer = result("c", "b", "t1", toolUseResult={"agentId": "ag1"})
+    transcript = load(
+        user("a", None, "go"), reply("b", "a", use("t1")), *side, *old, answer, reply("d", "c", "ok")
+    )
+    assert chats(transcript) == ["s1", "s1:ag1", "s1:sidechain-2"]
+    assert words(transcript) == ["go", "ok"]
+    assert words(transcript, 1) == ["explore", "explored"]
+    assert words(transcript, 2) == ["older", "found"]
+    assert [one.data for one in of(Note, transcript.sessions[0])] == [
+        {"chat": "s1:ag1"},
+        {"chat": "s1:sidechain-2"},
+    ]
+    assert (of(ToolResult, transcript)[0].meta or {})["sidechain"] == "s1:ag1"
+    assert transcript.sessions[1].meta["parent"] == "s1"
+    alone = load(*side)
+    assert alone.sessions[0].chat == "s1:ag1"
+    assert ids(alone) <= ids(transcript)
+
+
+def test_several_sessions() -> None:
+    """A file with records of several sessions gives each; one that goes on from another says so."""
+    transcript = load(
+        user("a", None, "one"),
+        reply("b", "a", "1"),
+        user("c", "b", "two", sessionId="s2"),
+        user("d", "b", "more"),
+    )
+    assert chats(transcript) == ["s1", "s2"]
+    assert words(transcript) == ["one", "1", "more"]
+    assert transcript.sessions[1].meta["parent"] == "s1"
+    assert transcript.sessions[1].meta["after"] == of(Assistant, transcript)[0].id
+
+
+def test_compaction() -> None:
+    """A boundary and the summary after it are a compaction that covers what came before."""
+    transcript = load(
+        user("a", None, "long"),
+        reply("b", "a", "story"),
+        record(
+            "system",
+            "x",
+            None,
+            logicalParentUuid="b",
+            subtype="compact_boundary",
+            compactMetadata={"preTokens": 155},
+        ),
+        user("c", "x", "This session is being continued: the story.", isCompactSummary=True),
+        reply("d", "c", "on"),
+    )
+    (session,) = transcript.sessions
+    (compaction,) = of(Compaction, session)
+    assert compaction.summary == "This session is being continued: the story."
+    assert compaction.tokens_before == 155
+    assert compaction.covers == (session.entries[0].id, session.entries[2].id)
+    assert [kind for kind, _ in outline(session)] == [
+        "user",
+        "assistant",
+        "note",
+        "compaction",
+        "assistant",
+        "turn_end",
+    ]
+
+
+def test_titles() -> None:
+    """A summary titles the session that has its leaf, else it is a note; a person's title wins."""
+    theirs = {"type": "summary", "summary": "Somebody else's", "leafUuid": "elsewhere"}
+    ours = {"type": "summary", "summary": "Ours", "leafUuid": "a"}
+    transcript = load(theirs, ours, user("a", None))
+    assert transcript.sessions[0].title == "Ours"
+    assert [(one.title, one.by) for one in of(Title, transcript)] == [("Ours", "import")]
+    assert of(Note, transcript)[0].text == "Somebody else's"
+    named = {"type": "custom-title", "customTitle": "Mine", "sessionId": "s1"}
+    assert load(named, ours, user("a", None)).sessions[0].title == "Mine"
+
+
+def test_title_beside_a_branch() -> None:
+    """A title belongs to the conversation, also when it was written while a branch was."""
+    named = {"type": "custom-title", "customTitle": "Mine", "sessionId": "s1"}
+    transcript = load(
+        user("a", None), reply("b", "a", "x"), user("c", "b"), named, user("d", "b"), reply("e", "d", "y")
+    )
+    assert [session.title for session in transcript.sessions] == ["Mine", ""]
+
+
+def test_duplicates() -> None:
+    """A record written twice counts once; another record under a taken id is kept."""
+    first = user("a", None, "one")
+    transcript = load(first, reply("b", "a", "x"), first, user("a", "b", "other"))
+    assert words(transcript) == ["one", "x", "other"]
+    assert [skip.reason for skip in transcript.report.skipped] == ["the same record again, first on line 1"]
+    assert "the id a is taken by another record" in notes(transcript)
+
+
+def test_broken_records() -> None:
+    """Records that cannot be understood are skipped with a reason, and unknown ones become notes."""
+    transcript = load(
+        user("a", None, "fine"),
+        {"silly": 1, "sessionId": "s1"},
+        user("b", "a") | {"message": "error"},
+        user("c", "a") | {"message": {"role": "user", "contents": []}},
+        {"type": "new-thing", "sessionId": "s1", "what": 7},
+        {"type": "file-history-snapshot", "snapshot": {}},
+        {"type": "queue-operation", "operation": "enqueue", "content": "later", "sessionId": "s1"},
+    )
+    assert [skip.reason for skip in transcript.report.skipped] == [
+        "it has no type",
+        "its message has no content",
+        "its message has no content",
+        "backups of files, no part of the conversation",
+    ]
+    assert [(one.kind, one.text, one.data) for one in of(Note, transcript)] == [
+        ("new-thing", "", {"what": 7}),
+        ("queue-operation", "later", {"operation": "enqueue"}),
+    ]
+
+
+def test_queued_prompt() -> None:
+    """A prompt that was queued while the model worked is the user's own."""
+    queued = {"type": "queued_command", "prompt": "and also this"}
+    transcript = load(
+        user("a", None, "go"), reply("b", "a", "ok"), record("attachment", "c", "b", attachment=queued)
+    )
+    assert words(transcript) == ["go", "ok", "and also this"]
+
+
+def test_loglines() -> None:
+    """The form with `loglines` and no ids is read in its order, the file's name being the session's."""
+    lines = [
+        {"type": "user", "timestamp": "2025-12-24T10:00:00Z", "message": {"role": "user", "content": "add"}},
+        {
+            "type": "assistant",
+            "timestamp": "2025-12-24T10:00:05Z",
+            "message": {"role": "assistant", "content": [use("t")]},
+        },
+        {"type": "user", "isCompactSummary": True, "message": {"role": "user", "content": "so far"}},
+        "odd",
+    ]
+    transcript = read("claude_code", {"loglines": lines}, "talk.json")
+    assert chats(transcript) == ["talk"]
+    assert [kind for kind, _ in outline(transcript.sessions[0])] == [
+        "user",
+        "tool_call",
+        "compaction",
+        "turn_end",
+    ]
+    assert transcript.report.skipped[0].reason == "record 4: a str, not an object"
+
+
+def test_odd_session_id() -> None:
+    """An id that cannot stand in a key is rewritten, reported and kept in the meta."""
+    transcript = load(user("a", None, sessionId="a/b", isSidechain=True, agentId="x/y"))
+    assert chats(transcript) == ["a=2fb:x=2fy"]
+
+
+CONVERSATION = [
+    {"type": "summary", "summary": "T", "leafUuid": "b"},
+    user("a", None, "go"),
+    reply("b", "a", {"type": "thinking", "thinking": "hm"}, response="m1"),
+    reply("c", "b", use("t1"), response="m1"),
+    reply("d", "c", use("t2"), response="m1"),
+    user("x", None, "explore", isSidechain=True, agentId="ag"),
+    reply("y", "x", "explored", isSidechain=True, agentId="ag"),
+    result("e", "c", "t1"),
+    result("f", "d", "t2"),
+    reply("g", "f", "done"),
+    user("h", "g", "left"),
+    user("i", "g", "instead", timestamp=None),
+    reply("j", "i", "fine"),
+    record("system", "k", None, logicalParentUuid="j", subtype="compact_boundary"),
+    user("l", "k", "so far", isCompactSummary=True),
+    user("m", "nowhere", "again", sessionId="s2"),
+    user("n", "j", "back", sessionId="s1"),
+]
+
+
+def test_growth() -> None:
+    """A file that has grown gives the ids of its old part again."""
+    grows("claude_code", CONVERSATION)
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_growth_of_any_tree(rand: random.Random, lost: int) -> None:
+    """That holds for whatever tree the records make, with records missing and out of order."""
+    values = CONVERSATION.copy()
+    for _ in range(lost):
+        values.pop(rand.randrange(len(values)))
+    rand.shuffle(values)
+    grows("claude_code", values)
+
+
+@given(st.permutations(range(len(CONVERSATION))))
+def test_nothing_lost(order: list[int]) -> None:
+    """In whatever order the lines come, every word that was said is in some session once."""
+    transcript = load(*(CONVERSATION[place] for place in order))
+    said = sorted(word for number in range(len(transcript.sessions)) for word in words(transcript, number))
+    assert said == sorted(["go", "explore", "explored", "done", "left", "instead", "fine", "again", "back"])

@@ -1,0 +1,664 @@
+"""The lexical index: what is found, that batches do not matter, and what happens on a bad day."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stratalog.errors import (
+    Conflict,
+    DamagedLog,
+    ForeignFile,
+    InvalidInput,
+    LogBusy,
+    NewerFormat,
+    StorageFailed,
+    StratalogError,
+)
+from stratalog.keys import SessionKey, session_key
+from stratalog.recall import lexical
+from stratalog.recall.contract import Hit
+from stratalog.recall.documents import Document, date_terms, passages, rows, words_of
+from stratalog.recall.lexical import LexicalIndex
+from stratalog.recall.terms import query_terms, terms
+from stratalog.types import (
+    AnyEntry,
+    Assistant,
+    Compaction,
+    Note,
+    Pin,
+    Reasoning,
+    System,
+    Text,
+    Title,
+    ToolCall,
+    ToolResult,
+    TurnStart,
+    User,
+)
+
+KEY = session_key("helper", "web", "1")
+DAY = 86_400_000
+NOON = 1_683_547_200_000  # 8 May 2023, 12:00 UTC
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[LexicalIndex]:
+    with LexicalIndex(tmp_path / "recall.sqlite3") as opened:
+        yield opened
+        check(opened)
+
+
+def check(index: LexicalIndex) -> None:
+    """The full-text index is sound, and holds the terms of the stored documents and no others."""
+    db = index._db
+    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.execute("INSERT INTO lex (lex) VALUES ('integrity-check')")
+    db.execute("CREATE VIRTUAL TABLE temp.held USING fts5vocab (main, lex, instance)")
+    held = sorted(db.execute("SELECT doc, col, term, offset FROM temp.held"))
+    db.execute("DROP TABLE temp.held")
+    wanted = []
+    for key in index.sessions():
+        sid = lexical._session_id(db, key)
+        stored = db.execute(f"SELECT {lexical._DOC} FROM docs WHERE session = ? ORDER BY id", (sid,))
+        made = rows([Document(*row) for row in stored])
+        for place, *columns in lexical._scoped(made, lexical._scope(sid or 0, key)):
+            for name, text in zip(("body", "window", "date", "scope"), columns, strict=True):
+                wanted += [(place, name, term, at) for at, term in enumerate(str(text).split())]
+    assert held == sorted(wanted)
+
+
+@contextmanager
+def temporary() -> Iterator[LexicalIndex]:
+    """An index for one example: hypothesis would share a fixture among them all."""
+    with tempfile.TemporaryDirectory() as root, LexicalIndex(Path(root) / "recall.sqlite3") as opened:
+        yield opened
+        check(opened)
+
+
+def talk(*texts: str, start: int = 1, ts: int = NOON) -> list[AnyEntry]:
+    """Messages of a conversation, a minute apart."""
+    return [
+        (User if seq % 2 else Assistant)(
+            seq=seq, id=f"e{seq}", turn=f"t{seq // 2}", ts=ts + 60_000 * seq, content=text
+        )
+        for seq, text in enumerate(texts, start)
+    ]
+
+
+def add(index: LexicalIndex, entries: list[AnyEntry], key: SessionKey = KEY) -> int:
+    return index.add(key, entries, upto_seq=max((e.seq for e in entries), default=0), generation=1)
+
+
+def seqs(hits: list[Hit]) -> list[int]:
+    return [hit.seq for hit in hits]
+
+
+def test_hit_says_where_and_why(index: LexicalIndex) -> None:
+    """A hit points to its entry and explains its score."""
+    add(index, talk("hello there", "The cat\n sat   on the mat", "bye then"))
+    (hit,) = index.search("cats in May 2023", limit=1)
+    assert (hit.session, hit.entry_id, hit.seq, hit.turn) == (KEY, "e2", 2, "t1")
+    assert (hit.ts, hit.role, hit.injected) == (NOON + 120_000, "assistant", False)
+    assert hit.snippet == "The cat sat on the mat"
+    assert (hit.start, hit.stop) == (0, len("The cat\n sat   on the mat"))
+    assert hit.terms == ("cat", "may", "2023")
+    assert hit.score > 0
+    assert set(hit.parts) == {"body", "date"}
+    assert all(part > 0 for part in hit.parts.values())
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("笔记本电脑", "我昨天在上海买了一台笔记本电脑"),
+        ("上海", "我昨天在上海买了一台笔记本电脑"),
+        ("脑", "我昨天在上海买了一台笔记本电脑"),
+        ("笔", "我昨天在上海买了一台笔记本电脑"),
+        ("deploy 到上海", "我们把服务 deploy 到上海机房"),
+        ("Kubernetes集群", "今天升级了 kubernetes 集群"),
+        ("run", "they were running"),
+        ("running", "a long run"),
+        ("user name", "call getUserName() first"),
+        ("src/foo_bar.py", "edit src/foo_bar.py please"),
+        ("foo_bar", "edit src/foo_bar.py please"),
+        ("E1234", "it failed with E1234."),
+        (r"C:\temp\log.txt", r"see C:\temp\log.txt"),
+        ("c++", "written in C++"),
+    ],
+)
+def test_query_finds_text(index: LexicalIndex, query: str, text: str) -> None:
+    """What a person would type finds what was written, and not its neighbours before it."""
+    add(index, talk("something else", "另外一件事情", text, "还有别的", "and so on"))
+    assert seqs(index.search(query))[0] == 3
+
+
+def test_every_kind_of_words_is_found(index: LexicalIndex) -> None:
+    """Messages, tool calls and results and summaries are documents; nothing else is."""
+    far = {kind: NOON + DAY * kind for kind in range(12)}
+    entries: list[AnyEntry] = [
+        User(seq=1, id="a", ts=far[0], content=(Text(text="walnut"), Reasoning(text="nowhere"))),
+        Assistant(seq=2, id="b", ts=far[1], content="hazel"),
+        ToolCall(seq=3, id="c", ts=far[2], call_id="x", name="read_file", args={"path": ["almond", 7, None]}),
+        ToolResult(seq=4, id="d", ts=far[3], call_id="x", content="cashew"),
+        Compaction(seq=5, id="e", ts=far[4], summary="pecan"),
+        Note(seq=6, id="f", ts=far[5], kind="summary", text="pistachio"),
+        Note(seq=7, id="g", ts=far[6], kind="import", text="nowhere"),
+        System(seq=8, id="h", ts=far[7], content="nowhere"),
+        Title(seq=9, id="i", ts=far[8], title="nowhere"),
+        Pin(seq=10, id="j", ts=far[9], pinned=True),
+        TurnStart(seq=11, id="k", ts=far[10], holder="nowhere"),
+        ToolCall(seq=12, id="l", ts=far[11], call_id="y", name="shell", args="chestnut not json"),
+    ]
+    assert add(index, entries) == 7
+    roles = {}
+    for word in ("walnut", "hazel", "almond", "cashew", "pecan", "pistachio", "chestnut"):
+        (hit,) = index.search(word)
+        roles[hit.seq] = hit.role
+    assert roles == {
+        1: "user",
+        2: "assistant",
+        3: "tool_call",
+        4: "tool_result",
+        5: "compaction",
+        6: "note",
+        12: "tool_call",
+    }
+    assert index.search("nowhere") == []
+    assert seqs(index.search("read file path")) == [3]
+
+
+def test_words_of_tool_arguments() -> None:
+    """Arguments are read as names and values, at any depth, not as JSON's escapes."""
+    deep: object = "bottom"
+    for _ in range(100_000):
+        deep = [deep]
+    assert words_of(ToolCall(call_id="x", name="f", args={"a": {"b": "one\ntwo"}, "c": True})) == (
+        "f\nb: one\ntwo\nc: True"
+    )
+    assert words_of(ToolCall(call_id="x", name="f", args=deep)) == "f\nbottom"
+
+
+def test_neighbours_lend_their_words(index: LexicalIndex) -> None:
+    """An answer is found by its question's words, below the question; what is further away is not."""
+    add(index, talk("where is the espresso machine", "in the kitchen", "thanks"))
+    assert seqs(index.search("espresso")) == [1, 2]
+    assert index.search("espresso")[1].parts.keys() == {"window"}
+    assert index.search("espresso")[1].terms == ("espresso",)
+
+
+def test_neighbours_are_near_in_time(index: LexicalIndex) -> None:
+    """Messages of different days are no neighbours."""
+    add(index, [*talk("espresso please"), *talk("good morning", start=2, ts=NOON + DAY)])
+    assert seqs(index.search("espresso")) == [1]
+
+
+def test_neighbour_arrives_later(index: LexicalIndex) -> None:
+    """The last message of one call gets its neighbour from the next call."""
+    first, second, third = talk("in the kitchen", "where was the espresso machine", "bye")
+    for entry in (first, second, third):
+        add(index, [entry])
+    assert seqs(index.search("espresso")) == [2, 1, 3] or seqs(index.search("espresso")) == [2, 3, 1]
+
+
+def test_day_is_found(index: LexicalIndex) -> None:
+    """A message is found by its day, written in words or as ISO."""
+    add(index, [*talk("dinner with Ana"), *talk("dinner with Bob", start=2, ts=NOON + 30 * DAY)])
+    assert seqs(index.search("dinner 8 May")) == [1, 2]
+    assert seqs(index.search("dinner in June")) == [2, 1]
+    assert seqs(index.search("2023-05-08"))[0] == 1
+
+
+def test_days_beyond_the_calendar() -> None:
+    """An unknown time has no day; a time beyond the calendar is no reason to fail."""
+    assert date_terms(NOON) == ["8", "may", "2023", "2023-05-08"]
+    assert date_terms(0) == date_terms(-1) == date_terms(2**62) == []
+    assert date_terms(253_402_300_799_999)[-1] == "9999-12-31"
+
+
+def test_injected_words_count_less(index: LexicalIndex) -> None:
+    """What recall put there is found after what was said, and lends nothing to its neighbours."""
+    told = User(seq=1, id="a", ts=NOON, meta={"injected": True}, content="Ana keeps a parrot in the garden")
+    said = User(seq=2, id="b", ts=NOON + DAY, content="Ana keeps a parrot in the garden")
+    near = Assistant(seq=3, id="c", ts=NOON + 1, content="noted")
+    add(index, [told, said, near])
+    hits = index.search("parrot")
+    assert [(hit.seq, hit.injected) for hit in hits] == [(2, False), (1, True)]
+
+
+def test_long_text_is_found_to_its_end(index: LexicalIndex) -> None:
+    """A long entry is searched whole, comes once, and says which passage was meant."""
+    text = "\n".join(f"line {number} of the listing" for number in range(20_000)) + "\nneedle at the end"
+    entry = ToolResult(seq=1, id="a", call_id="x", content=text)
+    assert add(index, [entry]) == 1
+    (hit,) = index.search("needle listing")
+    assert "needle" in words_of(entry)[hit.start : hit.stop]
+    assert len(hit.snippet) <= 300
+
+
+@given(st.text(st.sampled_from("ab 。\n中"), max_size=50), st.integers(0, 5000))
+def test_passages_cover_the_text(piece: str, times: int) -> None:
+    """Passages follow one another without a gap and are short enough, whatever the text."""
+    text = piece * times
+    spans = list(passages(text))
+    assert "".join(text[start:stop] for start, stop in spans) == text
+    assert all(0 < stop - start <= 8000 for start, stop in spans)
+
+
+def test_adding_twice_changes_nothing(index: LexicalIndex) -> None:
+    """Entries at or below the watermark are ignored, and the watermark never goes back."""
+    entries = talk("alpha", "beta", "gamma")
+    assert index.add(KEY, entries, upto_seq=2, generation=1) == 2
+    assert index.watermark(KEY) == (1, 2)
+    assert index.search("gamma") == []
+    assert index.add(KEY, entries, upto_seq=3, generation=2) == 1
+    assert index.add(KEY, entries, upto_seq=3, generation=2) == 0
+    assert index.add(KEY, entries, upto_seq=1, generation=9) == 0
+    assert index.watermark(KEY) == (2, 3)
+    assert seqs(index.search("alpha", limit=1)) == [1]
+
+
+def test_watermark_passes_entries_without_words(index: LexicalIndex) -> None:
+    """The watermark says what was seen, not what had words."""
+    assert index.watermark(KEY) == (0, 0)
+    assert index.add(KEY, [Pin(seq=1, id="a", pinned=True)], upto_seq=7, generation=3) == 0
+    assert index.watermark(KEY) == (3, 7)
+    assert index.sessions() == {KEY: 7}
+
+
+def test_removed_session_is_gone(index: LexicalIndex, tmp_path: Path) -> None:
+    """What was removed is not found, may be added again, and leaves the disk with `scrub`."""
+    other = session_key("helper", "web", "2")
+    add(index, talk("the xylophone waltz", "yes"))
+    add(index, talk("a xylophone polka", "no"), other)
+    index.remove(KEY)
+    index.remove(KEY)
+    assert {hit.session for hit in index.search("xylophone waltz yes")} == {other}
+    assert index.sessions() == {other: 2}
+    index.scrub()
+    assert not any(b"waltz" in file.read_bytes() for file in tmp_path.iterdir())
+    assert add(index, talk("the xylophone waltz", "yes")) == 2
+    assert index.search("waltz")[0].session == KEY
+
+
+def test_removed_while_adding(index: LexicalIndex) -> None:
+    """An add that the session's removal overtakes writes nothing, since it would leave a gap."""
+
+    def entries() -> Iterator[AnyEntry]:
+        index.remove(KEY)
+        yield from talk("second", start=2)
+
+    add(index, talk("first"))
+    with pytest.raises(Conflict, match="removed"):
+        index.add(KEY, entries(), upto_seq=2, generation=1)
+    assert index.sessions() == {}
+    assert index.search("second") == []
+
+
+def test_filters_are_exact(index: LexicalIndex) -> None:
+    """A filter means an id, not a prefix or a pattern of it."""
+    names = [("a", "c", "1"), ("ab", "c", "1"), ("a%", "c", "1"), ("a_", "c_", "1"), ("A", "c", "2")]
+    keys = [session_key(*name) for name in [*names, ("é日 本", "c", "'")]]
+    for key in keys:
+        add(index, talk("zebra"), key)
+    for key in keys:
+        assert {hit.session for hit in index.search("zebra", session=key)} == {key}
+        assert {hit.session for hit in index.search("zebra", agent=key.agent)} == {key}
+    assert len(index.search("zebra", channel="c")) == 5
+    assert len(index.search("zebra", channel="c_")) == 1
+    for nothing in ("%", "_", "", "a' OR 1=1 --", "\ud800", "\0", "c:1"):
+        assert index.search("zebra", agent=nothing) == []
+        assert index.search("zebra", channel=nothing) == []
+        assert index.search("zebra", roles=[nothing]) == []
+    assert index.search("zebra", session=session_key("a", "c", "9")) == []
+    assert index.search("zebra", session=session_key("a", "c", "1"), agent="ab") == []
+    assert index.search("zebra", session=keys[0]._replace(tenant="other")) == []
+
+
+def test_filters_of_role_and_time(index: LexicalIndex) -> None:
+    """Roles are entry type tags, no role allows nothing, and time includes its start and not its end."""
+    add(index, talk("zebra", "zebra", "zebra", "zebra"))
+    stamp = NOON + 120_000
+    assert set(seqs(index.search("zebra", roles={"user"}))) == {1, 3}
+    assert set(seqs(index.search("zebra", roles=("user", "assistant")))) == {1, 2, 3, 4}
+    assert index.search("zebra", roles=[]) == []
+    assert set(seqs(index.search("zebra", after_ts=stamp))) == {2, 3, 4}
+    assert set(seqs(index.search("zebra", before_ts=stamp))) == {1}
+    assert seqs(index.search("zebra", after_ts=stamp, before_ts=stamp + 1)) == [2]
+    assert len(index.search("zebra", after_ts=-(10**30), before_ts=10**30)) == 4
+
+
+def test_limit_is_what_was_asked(index: LexicalIndex) -> None:
+    """No hidden cap above it, nothing below zero."""
+    add(index, talk(*["zebra"] * 3000))
+    assert len(index.search("zebra", limit=10**12)) == 3000
+    assert len(index.search("zebra", limit=2)) == 2
+    assert index.search("zebra", limit=0) == []
+    with pytest.raises(InvalidInput, match="limit"):
+        index.search("zebra", limit=-1)
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "\0", "\ud800", '"', "*", "^", "()", "🙂"])
+def test_query_without_terms_finds_nothing(index: LexicalIndex, query: str) -> None:
+    """There is nothing to look for, so nothing is found."""
+    add(index, talk("zebra"))
+    assert index.search(query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *('zebra"', '"zebra', "zebra AND nothing", "NOT zebra", "NEAR(zebra lion, 2)", "zebra*", "^zebra"),
+        *("-zebra", "window:zebra", "{body} : zebra", "scope:zebra", "zebra OR", "(zebra", "zebra)"),
+        *("zebra' --", "zebra; DROP TABLE docs", "zebra\0lion", "zebra\ud800", "bm25(zebra)"),
+        *("zebra + lion", "zebra\\", "lex MATCH zebra"),
+    ],
+)
+def test_query_has_no_syntax(index: LexicalIndex, query: str) -> None:
+    """Every character is only a character: the word in the query is found whatever stands around it."""
+    add(index, [*talk("a zebra here"), *talk("something else", start=2, ts=NOON + DAY)])
+    assert seqs(index.search(query)) == [1]
+
+
+def test_scope_cannot_be_asked_for(index: LexicalIndex) -> None:
+    """The terms that name sessions are not words of the text."""
+    add(index, talk("zebra"))
+    assert index.search("s1") == []
+    assert index.search(lexical._named("a", KEY.agent)[0]) == []
+
+
+def test_very_long_query(index: LexicalIndex) -> None:
+    """A pasted page is a query like any other; its first terms count."""
+    add(index, talk("zebra"))
+    assert seqs(index.search("zebra " + " ".join(f"word{n}" for n in range(50_000)))) == [1]
+
+
+@given(query=st.text(max_size=40), text=st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_any_query_on_any_text(query: str, text: str) -> None:
+    """No pair of texts makes the index fail: the text is found if it shares a term with the query."""
+    with temporary() as index:
+        add(index, [User(seq=1, id="a", content=text)])
+        shared = set(query_terms(query)) & set(terms(text))
+        assert seqs(index.search(query))[: len(shared)] == [1][: len(shared)]
+
+
+WORDS = ["apple", "pear", "plum", "fig", "上海", "北京", "run_all.py"]
+KEYS = [KEY, session_key("helper", "mail", "1"), session_key("other", "web", "1")]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[AnyEntry]:
+    """Entries in order of `seq` with gaps: said or injected, near or far in time, some without words."""
+    entries: list[AnyEntry] = []
+    seq, ts = 0, NOON
+    for words in draw(st.lists(st.lists(st.sampled_from(WORDS), max_size=5), max_size=8)):
+        seq += draw(st.integers(1, 3))
+        ts += draw(st.sampled_from([1000, DAY]))
+        meta = {"injected": True} if draw(st.integers(0, 3)) == 0 else None
+        entries.append(User(seq=seq, id=f"e{seq}", ts=ts, meta=meta, content=" ".join(words)))
+    return entries
+
+
+def everything(index: LexicalIndex) -> list[tuple[object, ...]]:
+    found = [(word, hit) for word in WORDS for hit in index.search(word, limit=1000)]
+    return sorted((word, hit.session, hit.seq, round(hit.score, 6), hit.terms) for word, hit in found)
+
+
+@given(talks=st.tuples(*[conversations()] * 3), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_batches_do_not_matter(talks: tuple[list[AnyEntry], ...], data: st.DataObject) -> None:
+    """Entries added in any batches, some twice, some sessions removed and added again: as if all at once."""
+    with temporary() as once, temporary() as stepwise:
+        for key, entries in zip(KEYS, talks, strict=True):
+            add(once, entries, key)
+        waiting = dict.fromkeys(KEYS, 0)
+        for _ in range(data.draw(st.integers(0, 8))):
+            key = data.draw(st.sampled_from(KEYS))
+            if data.draw(st.integers(0, 5)) == 0:
+                stepwise.remove(key)
+                waiting[key] = 0
+                continue
+            entries = talks[KEYS.index(key)]
+            upto = data.draw(st.integers(0, len(entries)))
+            since = data.draw(st.integers(0, waiting[key]))  # from the watermark or before it
+            add(stepwise, entries[since:upto], key)
+            waiting[key] = max(waiting[key], upto)
+        for key, entries in zip(KEYS, talks, strict=True):
+            add(stepwise, entries, key)
+        assert everything(stepwise) == everything(once)
+        gone = data.draw(st.sampled_from(KEYS))
+        once.remove(gone)
+        assert {hit[1] for hit in everything(once)}.isdisjoint([gone])
+
+
+@given(
+    talks=conversations(), place=st.integers(0, 7), planted=st.sampled_from(["zyx", "E77", "龍龜", "a.zip"])
+)
+@settings(max_examples=60, deadline=None)
+def test_planted_word_is_found(talks: list[AnyEntry], place: int, planted: str) -> None:
+    """A word said once is found where it was said, first."""
+    if not talks:
+        return
+    said = talks[place % len(talks)]
+    talks[place % len(talks)] = User(seq=said.seq, id=said.id, ts=said.ts, content=f"fig {planted} plum")
+    with temporary() as index:
+        add(index, talks)
+        assert index.search(planted)[0].seq == said.seq
+
+
+def test_deleted_index_is_rebuilt_by_adding(tmp_path: Path) -> None:
+    """Nothing is lost with the file: the same entries make the same index."""
+    path = tmp_path / "recall.sqlite3"
+    found = []
+    for _ in range(2):
+        with LexicalIndex(path) as index:
+            assert index.sessions() == {}
+            add(index, talk("the cat sat", "on the mat"))
+            found.append(index.search("cat mat"))
+        for file in tmp_path.iterdir():
+            file.unlink()
+    assert found[0] == found[1] != []
+
+
+def test_index_stays(tmp_path: Path) -> None:
+    """What was added is there when the index is opened again, in a file for its owner alone."""
+    path = tmp_path / "new" / "recall.sqlite3"
+    with LexicalIndex(path) as index:
+        add(index, talk("the cat sat"))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    with LexicalIndex(path) as index:
+        assert index.sessions() == {KEY: 1}
+        assert seqs(index.search("cat")) == [1]
+        check(index)
+
+
+def test_one_tenant_only(index: LexicalIndex) -> None:
+    """An index refuses what belongs to another tenant."""
+    add(index, talk("cat"))
+    with pytest.raises(InvalidInput, match="tenant"):
+        add(index, talk("cat"), KEY._replace(tenant="other"))
+    assert index.sessions() == {KEY: 1}
+
+
+def test_file_that_is_no_database(tmp_path: Path) -> None:
+    """A damaged file is named, with what to do, and is left as it was."""
+    path = tmp_path / "recall.sqlite3"
+    path.write_bytes(b"not a database at all " * 500)
+    with pytest.raises(DamagedLog, match="stratalog rebuild") as raised:
+        LexicalIndex(path)
+    assert raised.value.where["path"] == path
+    assert path.read_bytes() == b"not a database at all " * 500
+
+
+def test_damage_in_the_middle(tmp_path: Path) -> None:
+    """Pages overwritten under the index are an error of ours, with the path, never of SQLite's."""
+    path = tmp_path / "recall.sqlite3"
+    with LexicalIndex(path) as index:
+        add(index, talk(*["the cat sat on the mat"] * 500))
+        index.scrub()
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with pytest.raises(DamagedLog, match="stratalog rebuild"), LexicalIndex(path) as index:
+        index.search("cat")
+
+
+def test_later_version_is_left_alone(tmp_path: Path) -> None:
+    """An index of a later version is refused and keeps what it has."""
+    path = tmp_path / "recall.sqlite3"
+    with LexicalIndex(path) as index:
+        add(index, talk("cat"))
+        index._db.execute(f"PRAGMA user_version = {lexical.SCHEMA + 1}")
+    with pytest.raises(NewerFormat, match="later version"):
+        LexicalIndex(path)
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM docs").fetchone() == (1,)
+
+
+def test_earlier_version_is_made_anew(tmp_path: Path) -> None:
+    """An index of an earlier version is emptied, so that its watermarks ask for everything again."""
+    path = tmp_path / "recall.sqlite3"
+    with LexicalIndex(path) as index:
+        add(index, talk("cat"))
+        index._db.execute("CREATE TABLE of_old (x)")
+        index._db.execute(f"PRAGMA user_version = {lexical.SCHEMA - 1}")
+    with LexicalIndex(path) as index:
+        assert index.sessions() == {}
+        assert index.search("cat") == []
+        assert add(index, talk("cat")) == 1
+        check(index)
+
+
+def test_database_of_another_program(tmp_path: Path) -> None:
+    """A database that is no index is refused and left as it was."""
+    path = tmp_path / "recall.sqlite3"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(ForeignFile):
+        LexicalIndex(path)
+    assert path.read_bytes() == before
+
+
+def test_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """A path that leads nowhere is a typed error too."""
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file" / "recall.sqlite3", tmp_path):
+        with pytest.raises(StorageFailed):
+            LexicalIndex(path)
+
+
+def test_use_after_close(tmp_path: Path) -> None:
+    """Closing twice is nothing; using a closed index is a typed error."""
+    index = LexicalIndex(tmp_path / "recall.sqlite3")
+    index.close()
+    index.close()
+    with pytest.raises(StorageFailed):
+        index.search("cat")
+
+
+def test_locked_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that does not let go is waited for, then reported; readers do not wait."""
+    monkeypatch.setattr(lexical, "_BUSY_S", 0.1)
+    path = tmp_path / "recall.sqlite3"
+    with LexicalIndex(path) as index:
+        add(index, talk("cat"))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LogBusy):
+            add(index, talk("dog", start=2))
+        assert seqs(index.search("cat")) == [1]
+        other.close()
+        assert add(index, talk("dog", start=2)) == 1
+
+
+def test_failure_leaves_nothing_half_done(index: LexicalIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An add that fails late has added nothing, and can be repeated."""
+    add(index, talk("cat"))
+    monkeypatch.setattr(lexical, "_INSERT", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?)")
+    with pytest.raises(StratalogError):
+        add(index, talk("dog", start=2))
+    monkeypatch.undo()
+    assert index.watermark(KEY) == (1, 1)
+    check(index)
+    assert add(index, talk("dog", start=2)) == 1
+
+
+def test_threads_share_an_index(index: LexicalIndex) -> None:
+    """Threads add and search at once, each entry is indexed once, and nobody sees an error."""
+    failures: list[BaseException] = []
+    counts: list[int] = []
+
+    def work(number: int) -> None:
+        try:
+            for seq in range(1, 31):
+                said = talk(*[f"cat {n}" for n in range(1, seq + 1)])
+                counts.append(add(index, said, KEYS[number % 2]))
+                assert index.search("cat", session=KEYS[number % 2])
+        except (StratalogError, sqlite3.Error, AssertionError) as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sum(counts) == 60
+    assert len(index.search("cat", limit=100)) == 60
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from stratalog.keys import session_key
+from stratalog.recall.lexical import LexicalIndex
+from stratalog.types import User
+
+path, name = sys.argv[1:]
+count = 0
+with LexicalIndex(Path(path)) as index:
+    for chat in (name, "shared"):
+        key = session_key("helper", "web", chat)
+        for seq in range(1, 101):
+            said = User(seq=seq, id=f"e{seq}", ts=seq, content=f"cat {name if chat == name else chat} {seq}")
+            added = index.add(key, [said], upto_seq=seq, generation=1)
+            count += added if chat == "shared" else 0
+print(count)
+"""
+
+
+def test_processes_share_an_index(tmp_path: Path) -> None:
+    """Processes make, open and write one index at once; what two of them add is there once."""
+    path = tmp_path / "recall.sqlite3"
+    names = ["one", "two", "three"]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path), name],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    ended = [process.communicate(timeout=60) for process in running]
+    assert [error for _, error in ended] == ["", "", ""]
+    assert sum(int(count) for count, _ in ended) == 100
+    with LexicalIndex(path) as index:
+        assert set(index.sessions().values()) == {100}
+        assert len(index.sessions()) == 4
+        assert len(index.search("cat", limit=1000)) == 400
+        check(index)
