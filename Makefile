@@ -6,6 +6,9 @@ WORKERS ?= 2
 BIN := .venv/bin
 SOURCES := src tests scripts $(wildcard benchmarks) $(wildcard examples)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# Debian ships Python without what makes an environment.
+VENV_PACKAGE = [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && echo 'installing python3-venv' \
+    && { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; } >/dev/null 2>&1
 STAMP := .venv/installed-$(VERSION)
 
 .DEFAULT_GOAL := help
@@ -28,7 +31,8 @@ $(STAMP): pyproject.toml
 	@if ! $(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null; then \
 	    echo 'making .venv with Python $(VERSION)'; \
 	    rm -rf .venv; \
-	    $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }; \
+	    $(PYTHON) -m venv .venv || { rm -rf .venv; $(VENV_PACKAGE) && $(PYTHON) -m venv .venv; } \
+	        || { rm -rf .venv; exit 1; }; \
 	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,all]'
 	@touch $@

@@ -1,0 +1,93 @@
+"""The door of the command line: its commands, its options before them, and how a run ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from stratalog import __version__
+from stratalog.surfaces.cli import changing, demo, importing, listing, reading, upkeep
+from stratalog.surfaces.cli.failures import guarded
+from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption, command
+
+NAME = "stratalog"
+
+
+class _Group(TyperGroup):
+    """The commands, with an end for each run that is one of `failures`."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        before = given[: given.index("--")] if "--" in given else given
+
+        def run() -> Any:
+            return super(_Group, self).main(
+                given, NAME, complete_var, standalone_mode=False, windows_expand_args=False, **extra
+            )
+
+        sys.exit(guarded(run, "--json" in before))
+
+
+app = typer.Typer(
+    name=NAME,
+    cls=_Group,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    data: DataOption = None,
+    tenant: TenantOption = None,
+    json: JsonOption = False,
+    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version.")] = False,
+) -> None:
+    """The memory of an agent: what was said, kept, searched, and fitted into a model's context."""
+    state = context.obj = State(data, tenant, json)
+    if version:
+        state.output.print(f"{NAME} {__version__}")
+        state.finish({"version": __version__})
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        if json:
+            raise typer.BadParameter("a command is missing", ctx=context)
+        typer.echo(context.get_help())
+
+
+for _name, _run in (
+    ("import", importing.import_command),
+    ("sessions", listing.sessions_command),
+    ("search", listing.search_command),
+    ("show", reading.show_command),
+    ("context", reading.context_command),
+    ("title", changing.title_command),
+    ("pin", changing.pin_command),
+    ("fork", changing.fork_command),
+    ("restart", changing.restart_command),
+    ("delete", changing.delete_command),
+    ("export", reading.export_command),
+    ("doctor", upkeep.doctor_command),
+    ("rebuild", upkeep.rebuild_command),
+    ("demo", demo.demo_command),
+):
+    app.command(_name)(command(_run))
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    app()

@@ -1,0 +1,123 @@
+"""`title`, `pin`, `fork`, `restart` and `delete`: what changes one session."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from stratalog import SessionKey, parse_key, session_key
+from stratalog.errors import InvalidInput, SessionBusy
+from stratalog.surfaces.cli.failures import WRONG
+from stratalog.surfaces.cli.keys import find
+from stratalog.surfaces.cli.output import Output
+from stratalog.surfaces.cli.state import KeyArgument, State
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")]
+
+
+def title_command(
+    state: State,
+    key: KeyArgument,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="Its new name.")],
+) -> None:
+    """Name a session. No program replaces a name that you gave."""
+    if not title.strip():
+        raise InvalidInput("the title is empty", hint="write at least one character that shows")
+    with state.memory() as memory:
+        meta = find(memory, key).set_title(title)
+        state.output.tell(f"titled {meta.title}")
+        state.finish(meta)
+
+
+def pin_command(
+    state: State,
+    key: KeyArgument,
+    off: Annotated[bool, typer.Option("--off", metavar="", help="Take the pin off.")] = False,
+) -> None:
+    """Pin a session, so that it is listed before the others."""
+    with state.memory() as memory:
+        meta = find(memory, key).pin(not off)
+        state.output.tell(f"{'unpinned' if off else 'pinned'} {meta.title}")
+        state.finish(meta)
+
+
+def fork_command(
+    state: State,
+    key: KeyArgument,
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEWKEY", help="A new key, or just a new chat for the same agent and channel."
+        ),
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="ENTRY", help="The last entry to take along: its seq or its id. Else all."
+        ),
+    ] = None,
+) -> None:
+    """Begin a new session with the history of another."""
+    with state.memory() as memory:
+        session = find(memory, key)
+        to = _new_key(session.key, new)
+        made = session.fork(to, at=int(at) if at is not None and at.isdecimal() else at)
+        meta = made.meta
+        state.output.tell(f"forked into {made.key.local}, {meta.messages:,} messages")
+        state.finish(meta)
+
+
+def restart_command(state: State, key: KeyArgument, yes: YesOption = False) -> None:
+    """Begin a session's history anew. Title and pin stay; `show --all` still shows what was before."""
+    with state.memory() as memory:
+        session = find(memory, key)
+        done = session.restart(force=yes)
+        if not done.done:
+            busy = "a turn of this session is running"
+            if not asks(state.output):
+                raise SessionBusy(busy, key=str(session.key), hint="--yes ends it and restarts the session")
+            if not confirmed(state.output, f"{busy}. End it and restart?"):
+                state.finish({"key": str(session.key), "restarted": False})
+                raise typer.Exit(WRONG)
+            session.restart(force=True)
+        state.output.tell(f"restarted {session.meta.title}")
+        state.finish({"key": str(session.key), "restarted": True})
+
+
+def delete_command(state: State, key: KeyArgument, yes: YesOption = False) -> None:
+    """Delete a session with all that belongs to it, for good."""
+    with state.memory() as memory:
+        session = find(memory, key)
+        meta = session.meta
+        if not yes:
+            if not asks(state.output):
+                raise InvalidInput(
+                    "deleting needs a yes",
+                    key=str(session.key),
+                    hint="there is no terminal to ask on: use --yes",
+                )
+            name = state.output.line(meta.title)
+            if not confirmed(state.output, f"Delete “{name}” with its {meta.messages:,} messages for good?"):
+                state.output.tell("nothing was deleted")
+                state.finish({"key": str(session.key), "deleted": False})
+                raise typer.Exit(WRONG)
+        session.delete()
+        state.output.tell(f"deleted {meta.title}")
+        state.finish({"key": str(session.key), "deleted": True})
+
+
+def asks(output: Output) -> bool:
+    """Whether there is a person to ask."""
+    return sys.stdin is not None and sys.stdin.isatty() and output.err.is_terminal
+
+
+def confirmed(output: Output, question: str) -> bool:
+    return typer.confirm(output.text(question), default=False, err=True)
+
+
+def _new_key(parent: SessionKey, text: str) -> SessionKey:
+    if ":" in text or "/" in text:
+        return parse_key(text, parent.tenant)
+    return session_key(parent.agent, parent.channel, text, parent.tenant)

@@ -1,0 +1,149 @@
+"""How a run ends: exit codes, and one clear message for each error that is meant for a person.
+
+    0   done
+    1   something is wrong (doctor, import), or nothing was found (search)
+    2   what was given cannot be used
+    3   no such session or entry
+    4   somebody else's state is in the way
+    5   the log or the disk
+    130 interrupted
+    141 the reader of our output has gone
+
+An error that is none of these is a defect, and ends with a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TextIO
+
+import typer
+from rich.text import Text
+
+from stratalog.errors import (
+    Conflict,
+    ContextOverflow,
+    InvalidInput,
+    LogBusy,
+    LogError,
+    NotFound,
+    StratalogError,
+)
+from stratalog.surfaces.cli.output import Output, ReaderGone
+from stratalog.surfaces.cli.plain import one_line, unicode_text
+
+OK, WRONG, UNUSABLE, MISSING, CONFLICT, STORAGE, INTERRUPTED, NO_READER = 0, 1, 2, 3, 4, 5, 130, 141
+
+_CODES: tuple[tuple[type[StratalogError], int], ...] = (
+    (InvalidInput, UNUSABLE),
+    (ContextOverflow, UNUSABLE),
+    (NotFound, MISSING),
+    (Conflict, CONFLICT),
+    (LogBusy, CONFLICT),
+    (LogError, STORAGE),
+)
+# The base of typer's errors of usage, which it does not export.
+_Usage: type[Any] = typer.BadParameter.__mro__[2]
+
+
+def exit_code(error: StratalogError) -> int:
+    """The exit code for an error of the tree."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), WRONG)
+
+
+def guarded(run: Callable[[], Any], json: bool) -> int:
+    """Runs the command line and returns its exit code, with what went wrong told on stderr.
+
+    With `json` the error is an object on stdout too, so that there always is exactly one value.
+    """
+    _open_streams()
+    output = Output(json)
+    try:
+        try:
+            code = run()
+            code = code if isinstance(code, int) else OK
+            if code == INTERRUPTED:
+                _tell(output, "interrupted", INTERRUPTED, "what was done before is kept")
+        except StratalogError as error:
+            code = exit_code(error)
+            _tell(output, error.what, code, error.hint, error.where, type(error).__name__)
+        except SystemExit as error:
+            # Typer, and Rich within it, end the process themselves when nobody reads their help.
+            if isinstance(error.__context__, BrokenPipeError):
+                raise ReaderGone from error
+            raise
+        except typer.Abort:
+            code = INTERRUPTED
+            _tell(output, "interrupted", INTERRUPTED)
+        except _Usage as error:
+            code = UNUSABLE
+            path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "stratalog"
+            _tell(output, error.format_message(), code, f"`{path} --help` says what it takes", {}, "Usage")
+        output.flush()
+    except ReaderGone:
+        _drop_streams()
+        return NO_READER
+    except StratalogError as error:  # the output itself could not be written
+        with suppress(StratalogError, ReaderGone):
+            _tell(Output(), error.what, STORAGE, error.hint)
+        _drop_streams()
+        return STORAGE
+    return code
+
+
+def _tell(
+    output: Output,
+    what: str,
+    code: int,
+    hint: str = "",
+    where: dict[str, object] | None = None,
+    kind: str = "Interrupted",
+) -> None:
+    facts = where or {}
+    lines = [Text.assemble(("error: ", "bold red"), one_line(what, output.err.encoding))]
+    for name, value in facts.items():
+        if isinstance(value, list | tuple):
+            lines += [Text("    " + one_line(str(each), output.err.encoding)) for each in value]
+        else:
+            lines.append(Text(f"  {name}: {one_line(str(value), output.err.encoding)}"))
+    if hint:
+        lines.append(Text(f"  hint: {one_line(hint, output.err.encoding)}", "dim"))
+    for line in lines:
+        output.tell(line)
+    if output.json:
+        output.value(
+            {
+                "error": unicode_text(what),
+                "kind": kind,
+                "hint": unicode_text(hint),
+                "where": {name: _value(value) for name, value in facts.items()},
+                "exit_code": code,
+            }
+        )
+
+
+def _value(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_value(each) for each in value]
+    return value if isinstance(value, int | float | bool) else unicode_text(value)
+
+
+def _open_streams() -> None:
+    """Makes sure that both streams are there and that no character can make them fail."""
+    for name, mode in (("stdout", "w"), ("stderr", "w")):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it is open until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_streams() -> None:
+    """Sends what is still buffered nowhere, so that the end of the process does not fail over it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())

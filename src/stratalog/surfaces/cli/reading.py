@@ -1,0 +1,223 @@
+"""`show`, `context` and `export`: one session as a person, a model or another program reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.text import Text
+
+from stratalog import Stratalog
+from stratalog.engine.session import Session
+from stratalog.errors import InvalidInput, NotFound
+from stratalog.interop.export import to_jsonl, to_markdown
+from stratalog.osfiles import failed, open_new, remove, temporary, write_all
+from stratalog.surfaces.cli.bar import Stretch, print_bar
+from stratalog.surfaces.cli.keys import find
+from stratalog.surfaces.cli.listing import json_entries
+from stratalog.surfaces.cli.output import ReaderGone
+from stratalog.surfaces.cli.plain import unicode_text
+from stratalog.surfaces.cli.state import KeyArgument, State
+from stratalog.surfaces.cli.transcript import block_of, print_entries
+
+AROUND = 4
+_CONTEXT_LINES = 3
+
+AllOption = Annotated[
+    bool,
+    typer.Option("--all", metavar="", help="With what was before restarts."),
+]
+FullOption = Annotated[bool, typer.Option("--full", metavar="", help="Shorten nothing.")]
+
+
+def show_command(
+    state: State,
+    key: KeyArgument,
+    after: Annotated[
+        int, typer.Option("--after", metavar="SEQ", min=0, help="Only entries after this one.")
+    ] = 0,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="SEQ", min=1, help="Only entries before this one.")
+    ] = None,
+    around: Annotated[
+        int | None,
+        typer.Option("--around", metavar="SEQ", min=1, help=f"Only this entry and {AROUND} on either side."),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, help="Only the last entries.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", metavar="", help="Newest first.")] = False,
+    full: FullOption = False,
+    all_generations: AllOption = False,
+) -> None:
+    """Show the transcript of a session; tool calls and results are shortened."""
+    if around is not None:
+        if after or before is not None:
+            raise InvalidInput("--around goes with neither --after nor --before")
+        after, before = max(0, around - AROUND - 1), around + AROUND + 1
+    with state.memory() as memory:
+        session = find(memory, key)
+        reading = session.entries(
+            after=after,
+            before=before,
+            reverse=reverse or last is not None,
+            blobs=full,
+            generations="all" if all_generations else "current",
+        )
+        # What the transcript does not show does not count as one of the last.
+        counted = reading if state.json else (each for each in reading if block_of(each, full=full))
+        entries = list(reading if last is None else islice(counted, last))
+        if last is not None and not reverse:
+            entries.reverse()
+        if around is not None and all(entry.seq != around for entry in entries):
+            raise NotFound(
+                "the session has no such entry now", key=str(session.key), entry=around, hint="try --all"
+            )
+        if state.json:
+            state.finish(
+                {"key": str(session.key), "title": session.meta.title, "entries": json_entries(entries)}
+            )
+        else:
+            _print_head(state, session)
+            print_entries(state.output, entries, full=full)
+            if not entries:
+                state.output.tell("no entries there")
+
+
+def context_command(
+    state: State,
+    key: KeyArgument,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", metavar="TOKENS", min=1, help="What may be used. Else the setting."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="A system message to begin with.")
+    ] = None,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", metavar="", help="Print OpenAI chat messages as JSON."),
+    ] = False,
+    full: FullOption = False,
+) -> None:
+    """Show what a model would be given of a session, within a budget of tokens."""
+    with state.memory() as memory:
+        if messages:
+            state.output.value(find(memory, key).context(budget, system=system).messages())
+            return
+        state.finish(show_context(state, memory, key, budget=budget, system=system, full=full))
+
+
+def show_context(
+    state: State,
+    memory: Stratalog,
+    key: str,
+    *,
+    budget: int | None = None,
+    system: str | None = None,
+    full: bool = False,
+    messages: bool = True,
+) -> dict[str, Any]:
+    """Prints the budget as a bar and, if wanted, the messages; returns both."""
+    session = find(memory, key)
+    context = session.context(budget, system=system)
+    out = state.output
+    if not state.json:
+        _print_head(state, session)
+        stretches = [Stretch(part.name, part.tokens, part.left_out) for part in context.sections]
+        out.print()
+        print_bar(out, stretches, context.budget, context.turns_left_out)
+        if messages:
+            summary = (context.summary,) if context.summary is not None else ()
+            seen = (*context.system, *summary, *context.entries)
+            print_entries(out, seen, full=full, message_lines=_CONTEXT_LINES)
+    return {
+        "key": str(session.key),
+        "tokens": context.tokens,
+        "budget": context.budget,
+        "sections": context.sections,
+        "turns_left_out": context.turns_left_out,
+        "messages": context.messages() if messages else [],
+    }
+
+
+def export_command(
+    state: State,
+    key: KeyArgument,
+    format: Annotated[
+        Literal["jsonl", "markdown"], typer.Option("--format", help="For programs, or for people.")
+    ] = "jsonl",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there, readable by you alone. Else stdout."
+        ),
+    ] = None,
+    all_generations: AllOption = False,
+) -> None:
+    """Export a session as JSON lines, which `import` takes again, or as Markdown."""
+    with state.memory() as memory:
+        session = find(memory, key)
+        chunks = _exported(session, format, "all" if all_generations else "current")
+        value: dict[str, Any] = {"key": str(session.key), "format": format}
+        if file is not None and str(file) != "-":
+            size = _write_file(memory, file, chunks)
+            state.finish({**value, "file": unicode_text(file), "bytes": size})
+            state.output.tell(f"{size:,} bytes written to {file}")
+        elif state.json:
+            state.finish({**value, "content": b"".join(chunks).decode()})
+        else:
+            state.output.raw(chunks)
+
+
+def _exported(session: Session, format: str, generations: Literal["current", "all"]) -> Iterator[bytes]:
+    entries = session.entries(generations=generations)
+    if format == "jsonl":
+        yield from to_jsonl(entries)
+    else:
+        for piece in to_markdown(session.key, session.meta.title, entries):
+            yield piece.encode("utf-8", "replace")
+
+
+def _write_file(memory: Stratalog, file: Path, chunks: Iterable[bytes]) -> int:
+    """Puts the chunks where `file` is, all or nothing, 0600. What is no plain file is written to as it is."""
+    try:
+        file = file.expanduser()
+        if file.exists() and not file.is_dir() and not file.is_file():
+            with file.open("wb", buffering=0) as stream:
+                return sum(stream.write(chunk) or 0 for chunk in chunks)
+        target = file.resolve()
+        if target.is_relative_to(memory.data.resolve()):
+            raise InvalidInput("this is within the data directory", path=str(file), hint="export elsewhere")
+        if target.is_dir():
+            raise InvalidInput("this is a directory", path=str(file), hint="name a file")
+        scratch = temporary(target)
+        fd = open_new(scratch)
+        done = False
+        try:
+            size = 0
+            for chunk in chunks:
+                write_all(fd, chunk)
+                size += len(chunk)
+            scratch.rename(target)
+            done = True
+        finally:
+            os.close(fd)
+            if not done:
+                remove(scratch)
+        return size
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+    except OSError as error:
+        raise failed(error, "writing the export", file) from error
+
+
+def _print_head(state: State, session: Session) -> None:
+    out, meta = state.output, session.meta
+    pin = f"{out.glyphs.pin} " if meta.pinned else ""
+    out.print(Text.assemble((pin, "yellow"), (out.line(meta.title), "bold")))
+    out.print(Text(out.line(session.key.local), "dim"))

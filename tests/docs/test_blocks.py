@@ -1,0 +1,63 @@
+"""Every Python and console block of README.md and docs/*.md runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import Block, blocks, pages, run, shim
+from stratalog.demo import transcript_path
+
+PYTHON = [
+    pytest.param(page, block, id=f"{page.name}:{block.line}")
+    for page in pages()
+    for block in blocks(page)
+    if block.language == "python"
+]
+CONSOLE = [
+    pytest.param(page, id=page.name) for page in pages() if any(b.language == "console" for b in blocks(page))
+]
+
+
+@pytest.mark.parametrize(("page", "block"), PYTHON)
+def test_a_python_block_runs(page: Path, block: Block, tmp_path: Path) -> None:
+    """A Python block runs by itself in an empty directory. Those of the README go on from one another."""
+    earlier = [
+        b.text
+        for b in blocks(page)
+        if b.language == "python" and b.line < block.line and page.name == "README.md"
+    ]
+    for text in (*earlier, block.text):
+        done = run([sys.executable, "-c", text], tmp_path, STRATALOG_DATA=str(tmp_path / "elsewhere"))
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", CONSOLE)
+def test_the_console_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    """The `$ stratalog` lines of a page run in order on the demo's transcript, each with success."""
+    path = f"{shim(tmp_path / 'bin')}:/usr/bin:/bin"
+    data = str(tmp_path / "data")
+    start = f"stratalog import {transcript_path()}"
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks(page)
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+    ]
+    assert all(line.startswith("stratalog ") for line in lines), (
+        "what is not to be run belongs in a `sh` block"
+    )
+    for line in (start, *lines):
+        done = run(["sh", "-c", line], tmp_path, STRATALOG_DATA=data, PATH=path)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
+
+
+def test_there_are_blocks_to_run() -> None:
+    """The README shows the library twice and the command line once."""
+    languages = [block.language for block in blocks(pages()[0])]
+    assert languages.count("python") == 2
+    assert languages.count("console") == 1
