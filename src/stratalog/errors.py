@@ -19,7 +19,13 @@
     │   ├── ForeignFile             not a log of ours, or another session's: left untouched
     │   ├── NewerFormat             written by a later version: left untouched
     │   └── DamagedLog              what is asked for is damaged
-    └── ContextOverflow         a part of the context cannot fit
+    ├── ModelError              a language model
+    │   ├── ModelUnavailable        not reached, or a passing fault after all retries
+    │   ├── ModelRejected           the provider refused the request as it was
+    │   │   └── ModelInputTooLong       because it was longer than the model's window
+    │   └── ModelReplyUnusable      an empty or broken reply
+    ├── ContextOverflow         a part of the context cannot fit
+    └── CompactionStuck         compaction made no progress and will not be tried again by itself
 
 Each says what happened, where (path, line, key, id …) and what to do. `where` holds the same facts as data.
 """
@@ -113,5 +119,29 @@ class DamagedLog(LogError):
     pass
 
 
+class ModelError(StratalogError):
+    pass
+
+
+class ModelUnavailable(ModelError):
+    pass
+
+
+class ModelRejected(ModelError):
+    pass
+
+
+class ModelInputTooLong(ModelRejected):
+    pass
+
+
+class ModelReplyUnusable(ModelError):
+    pass
+
+
 class ContextOverflow(StratalogError):
+    pass
+
+
+class CompactionStuck(StratalogError):
     pass

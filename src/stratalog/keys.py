@@ -85,7 +85,8 @@ def parse_key(text: str | SessionKey, tenant: str = "local") -> SessionKey:
     parts = (rest if slash else text).split(":", 2)
     if len(parts) != 3:
         raise InvalidKey("this is not a session key", key=ascii(text), hint=_FORM)
-    return session_key(*parts, tenant=head if slash else tenant)
+    agent, channel, chat = parts
+    return session_key(agent, channel, chat, head if slash else tenant)
 
 
 def dir_name(value: str) -> str:

@@ -31,12 +31,12 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_f
     pass
 
 
-class Text(_Part, tag="text"):
+class Text(_Part, frozen=True, tag="text"):
     text: str
     blob: Blob | None = None
 
 
-class Image(_Part, tag="image"):
+class Image(_Part, frozen=True, tag="image"):
     """An image given as bytes or as a URL. `data` is base64 in the log, or out of line when `blob` is set."""
 
     media_type: str = ""
@@ -45,14 +45,14 @@ class Image(_Part, tag="image"):
     blob: Blob | None = None
 
 
-class Audio(_Part, tag="audio"):
+class Audio(_Part, frozen=True, tag="audio"):
     media_type: str = ""
     data: bytes = b""
     url: str = ""
     blob: Blob | None = None
 
 
-class File(_Part, tag="file"):
+class File(_Part, frozen=True, tag="file"):
     media_type: str = ""
     name: str = ""
     data: bytes = b""
@@ -60,7 +60,7 @@ class File(_Part, tag="file"):
     blob: Blob | None = None
 
 
-class Reasoning(_Part, tag="reasoning"):
+class Reasoning(_Part, frozen=True, tag="reasoning"):
     """What a model thought. `signature` and `redacted` are the provider's own, to be sent back unchanged."""
 
     text: str = ""
@@ -69,7 +69,7 @@ class Reasoning(_Part, tag="reasoning"):
     blob: Blob | None = None
 
 
-class Data(_Part, tag="data"):
+class Data(_Part, frozen=True, tag="data"):
     """A part of a kind that has no class here: `kind` is its name at the provider, `value` its JSON."""
 
     kind: str
@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_f
     meta: dict[str, Any] | None = None
 
 
-class _Message(Entry, kw_only=True):
+class _Message(Entry, frozen=True, kw_only=True):
     content: Content = ""
     blob: Blob | None = None
 
@@ -115,15 +115,15 @@ class _Message(Entry, kw_only=True):
         return text_of(self.content)
 
 
-class User(_Message, tag="user", kw_only=True):
+class User(_Message, frozen=True, kw_only=True, tag="user"):
     role: ClassVar[str] = "user"
 
 
-class System(_Message, tag="system", kw_only=True):
+class System(_Message, frozen=True, kw_only=True, tag="system"):
     role: ClassVar[str] = "system"
 
 
-class Assistant(_Message, tag="assistant", kw_only=True):
+class Assistant(_Message, frozen=True, kw_only=True, tag="assistant"):
     """A model's reply. `response` groups the text and the tool calls that came in one response."""
 
     role: ClassVar[str] = "assistant"
@@ -132,7 +132,7 @@ class Assistant(_Message, tag="assistant", kw_only=True):
     usage: Usage | None = None
 
 
-class ToolCall(Entry, tag="tool_call", kw_only=True):
+class ToolCall(Entry, frozen=True, kw_only=True, tag="tool_call"):
     """A tool that the model asked for. `args` is JSON; a string when the model's own text was not JSON."""
 
     call_id: str
@@ -142,7 +142,7 @@ class ToolCall(Entry, tag="tool_call", kw_only=True):
     blob: Blob | None = None
 
 
-class ToolResult(Entry, tag="tool_result", kw_only=True):
+class ToolResult(Entry, frozen=True, kw_only=True, tag="tool_result"):
     """What a tool answered. `synthetic` marks a result that nobody's tool gave (an interrupted call)."""
 
     call_id: str
@@ -157,7 +157,7 @@ class ToolResult(Entry, tag="tool_result", kw_only=True):
         return text_of(self.content)
 
 
-class Compaction(Entry, tag="compaction", kw_only=True):
+class Compaction(Entry, frozen=True, kw_only=True, tag="compaction"):
     """History before `first_kept` is now seen as `summary`; the entries themselves stay.
 
     `first_kept` is the id of the first entry still seen whole ("": none before this one). `covers` names the
@@ -175,7 +175,7 @@ class Compaction(Entry, tag="compaction", kw_only=True):
     blob: Blob | None = None
 
 
-class WorkingMemory(Entry, tag="working_memory", kw_only=True):
+class WorkingMemory(Entry, frozen=True, kw_only=True, tag="working_memory"):
     """One change of the agent's own dictionary."""
 
     op: Literal["set", "delete", "clear"]
@@ -184,30 +184,30 @@ class WorkingMemory(Entry, tag="working_memory", kw_only=True):
     blob: Blob | None = None
 
 
-class Title(Entry, tag="title", kw_only=True):
+class Title(Entry, frozen=True, kw_only=True, tag="title"):
     """A name for the session. One given by a `user` is never replaced by any other."""
 
     title: str
     by: Literal["user", "auto", "model", "import"] = "user"
 
 
-class Pin(Entry, tag="pin", kw_only=True):
+class Pin(Entry, frozen=True, kw_only=True, tag="pin"):
     pinned: bool
 
 
-class TurnStart(Entry, tag="turn_start", kw_only=True):
+class TurnStart(Entry, frozen=True, kw_only=True, tag="turn_start"):
     """A holder took the session. The store stamps `fence`, higher than the last; older ones are refused."""
 
     fence: int = 0
     holder: str = ""
 
 
-class TurnEnd(Entry, tag="turn_end", kw_only=True):
+class TurnEnd(Entry, frozen=True, kw_only=True, tag="turn_end"):
     status: Literal["answered", "aborted", "interrupted", "timed_out"]
     detail: str = ""
 
 
-class Note(Entry, tag="note", kw_only=True):
+class Note(Entry, frozen=True, kw_only=True, tag="note"):
     """Something worth keeping that no model sees: `kind` says what (import, fork, repair, …)."""
 
     kind: str
@@ -216,7 +216,7 @@ class Note(Entry, tag="note", kw_only=True):
     blob: Blob | None = None
 
 
-class Unknown(Entry, tag="?", kw_only=True):
+class Unknown(Entry, frozen=True, kw_only=True, tag="?"):
     """An entry written by a later version: `kind` is its type, `raw` the line's JSON, byte for byte."""
 
     kind: str = ""

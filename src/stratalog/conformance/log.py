@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from stratalog.errors import InvalidEntry, StaleFence, StratalogError
@@ -233,6 +234,10 @@ def lone_surrogates_become_replacement_characters(lab: Lab) -> None:
     assert second.args == {"x": ["\ufffd"]}
 
 
+def _note(data: Any) -> AnyEntry:
+    return Note(kind="n", data=data)
+
+
 def what_json_cannot_hold_is_refused(lab: Lab) -> None:
     """NaN, infinities, dates, bytes, keys that are no text, wrong types: refused whole, with nothing written."""
     deep: Any = 0
@@ -240,18 +245,11 @@ def what_json_cannot_hold_is_refused(lab: Lab) -> None:
         deep = [deep]
     bad: list[Any] = [float("nan"), float("inf"), b"x", {1: 2}, {"a": {None: 1}}, object(), {1, 2}, deep]
     for value in bad:
-        error = _refused(
-            InvalidEntry, lambda v=value: lab.store.append(KEY, [User(content="ok"), Note(kind="n", data=v)])
-        )
+        error = _refused(InvalidEntry, partial(lab.store.append, KEY, [User(content="ok"), _note(value)]))
         assert "data" in str(error), error
-    wrong: list[Any] = [
-        User(content=5),
-        User(content="a", ts="now"),
-        User(content="a", id="mine"),
-        User(content=("x",)),
-    ]  # type: ignore[arg-type]
-    for entry in wrong:
-        _refused(InvalidEntry, lambda e=entry: lab.store.append(KEY, [User(content="ok"), e]))
+    for wrong in ({"content": 5}, {"ts": "now"}, {"id": "mine"}, {"content": ("x",)}, {"turn": 7}):
+        given: dict[str, Any] = {"content": "a", **wrong}
+        _refused(InvalidEntry, partial(lab.store.append, KEY, [User(content="ok"), User(**given)]))
     assert lab.store.head(KEY) is None
     assert lab.store.append(KEY, [User(content="fine")])[0].seq == 1
 
