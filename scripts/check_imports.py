@@ -44,7 +44,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 APART = ("surfaces",)
 
 # Files that may import inside a function, and why: each keeps one optional or slow package from the rest.
-ADAPTERS: dict[str, str] = {}
+ADAPTERS: dict[str, str] = {
+    "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
+    "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
+    "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",
+}
 
 # Files that may catch everything, and why.
 CATCHALLS: dict[str, str] = {}

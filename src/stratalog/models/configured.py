@@ -1,0 +1,105 @@
+"""A model from how it is written in a configuration or on a command line: `provider:model`.
+
+    openai:gpt-5                OpenAI's chat completions, or any compatible server at `base_url`
+    openai-responses:gpt-5      OpenAI's responses API
+    anthropic:claude-sonnet-4-5 Anthropic's messages
+
+Keys come from what is given or from the environment, never from a file: `api_key`, or the variable that
+`api_key_env` names, or the provider's own (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`). The provider's own key
+goes only to the provider's own address, or to the one that the environment names with it
+(`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL`): a key is not sent to a `base_url` that somebody wrote elsewhere.
+A server that asks for no key is given the word `none`.
+
+Besides these the SDKs read settings of their own (an organisation, extra headers, proxies); their manuals
+list them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from stratalog.errors import InvalidConfig
+from stratalog.models import anthropic, openai
+from stratalog.models.contract import Model
+from stratalog.models.retry import Retry
+
+NO_KEY = "none"
+
+
+class Configured(NamedTuple):
+    """A model, and the name that its requests carry."""
+
+    model: Model
+    name: str
+
+
+class _Provider(NamedTuple):
+    make: Callable[..., Model]
+    base_url: str
+    key_variable: str
+    url_variable: str
+
+
+PROVIDERS: dict[str, _Provider] = {
+    "openai": _Provider(openai.OpenAIChat, openai.BASE_URL, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "openai-responses": _Provider(
+        openai.OpenAIResponses, openai.BASE_URL, "OPENAI_API_KEY", "OPENAI_BASE_URL"
+    ),
+    "anthropic": _Provider(
+        anthropic.Anthropic, anthropic.BASE_URL, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+    ),
+}
+
+
+def model_from(
+    spec: str,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    api_key_env: str = "",
+    headers: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Configured:
+    """The model that `spec` names. Raises `InvalidConfig` for a spec that names none, a key that is
+    missing, and a provider whose SDK is not installed; each says what to do."""
+    prefix, colon, name = (part.strip() for part in spec.partition(":"))
+    provider = PROVIDERS.get(prefix)
+    if provider is None or not name:
+        known = ", ".join(f"{known}:MODEL" for known in PROVIDERS)
+        what = "no provider of models is called so" if colon and name else "a model is written PROVIDER:MODEL"
+        raise InvalidConfig(
+            what, given=spec, hint=f"one of {known}; a compatible server is openai:MODEL with a base URL"
+        )
+    variables = os.environ if environ is None else environ
+    url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
+    key = _key(provider, spec, base_url.strip(), api_key, api_key_env, variables)
+    return Configured(provider.make(api_key=key, base_url=url, headers=headers, retry=retry), name)
+
+
+def _key(
+    provider: _Provider,
+    spec: str,
+    base_url: str,
+    api_key: str,
+    api_key_env: str,
+    variables: Mapping[str, str],
+) -> str:
+    if api_key.strip():
+        return api_key.strip()
+    if api_key_env:
+        found = variables.get(api_key_env, "").strip()
+        if not found:
+            raise InvalidConfig("the variable that should hold the API key is not set", variable=api_key_env)
+        return found
+    if base_url and base_url.rstrip("/") != provider.base_url:
+        return NO_KEY
+    found = variables.get(provider.key_variable, "").strip()
+    if found:
+        return found
+    if variables.get(provider.url_variable, "").strip():
+        return NO_KEY
+    hint = f"set {provider.key_variable}, or give a base URL of a server that needs no key"
+    raise InvalidConfig("no API key for this model", model=spec, hint=hint)

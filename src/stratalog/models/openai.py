@@ -1,0 +1,117 @@
+"""OpenAI's chat completions and responses, and every server compatible with them, over the official SDK.
+
+The SDK is imported when a model is made, not when this module is. See `adapter` for how a request is made.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stratalog.errors import InvalidConfig
+from stratalog.models.adapter import Adapter, Opened, lost, refusal, silent
+from stratalog.models.contract import Request
+from stratalog.models.endpoint import Endpoint
+from stratalog.models.faults import Fault, told
+from stratalog.models.replies.openai_chat import ChatReply
+from stratalog.models.replies.openai_responses import ResponsesReply
+from stratalog.models.retry import Retry
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+BASE_URL = "https://api.openai.com/v1"
+
+
+class _OpenAI(Adapter["AsyncOpenAI"]):
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str = BASE_URL,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        """Raises `InvalidConfig` when the SDK is not installed, or the URL or the key cannot be used."""
+        super().__init__(Endpoint(base_url=base_url, api_key=api_key, headers=dict(headers or {})), retry)
+
+    @property
+    @abstractmethod
+    def _path(self) -> str: ...
+
+    def _connector(self) -> Callable[[], AsyncOpenAI]:
+        try:
+            from openai import AsyncOpenAI
+        except ImportError as error:
+            hint = "pip install 'stratalog[openai]'"
+            raise InvalidConfig("this model needs the package `openai`", hint=hint) from error
+        at = self._endpoint
+        return lambda: AsyncOpenAI(
+            api_key=at.api_key, base_url=at.base_url, default_headers=at.headers, max_retries=0
+        )
+
+    async def _open(self, client: AsyncOpenAI, content: bytes, timeout: float) -> Opened:
+        from openai import AsyncStream
+
+        return await client.post(
+            self._path,
+            content=content,
+            cast_to=object,
+            options={"timeout": timeout},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        import httpx2
+        from openai import OpenAIError
+
+        return (OpenAIError, httpx2.HTTPError, OSError)
+
+    def _fault(self, error: Exception, timeout: float) -> Fault:
+        import httpx2
+        from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
+
+        match error:
+            case APIStatusError():
+                return refusal(error.status_code, error.response.headers, error.body, error.message)
+            case APITimeoutError() | httpx2.TimeoutException():
+                return silent(timeout)
+            case APIError() if not isinstance(error, APIConnectionError):
+                return told(error.body, text=error.message)
+            case _:
+                return lost(error)
+
+
+class OpenAIChat(_OpenAI):
+    """Chat completions. `count` asks for the tokens used, at the end of the stream; a few servers refuse to
+    be asked. The message in `Completed` is the assistant's, `{"role": "assistant", …}`."""
+
+    shape = "openai_chat"
+    _path = "/chat/completions"
+    _reply = ChatReply
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str = BASE_URL,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+        count: bool = True,
+    ) -> None:
+        super().__init__(api_key=api_key, base_url=base_url, headers=headers, retry=retry)
+        self._count = count
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body = super()._body(request)
+        return {"stream_options": {"include_usage": True}, **body} if self._count else body
+
+
+class OpenAIResponses(_OpenAI):
+    """The responses API. The message in `Completed` is `{"output": [items]}`."""
+
+    shape = "openai_responses"
+    _path = "/responses"
+    _reply = ResponsesReply
