@@ -6,6 +6,7 @@ exist is an error that names the file, so that a slip of the pen is not silently
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,6 +75,6 @@ def _checked(table: dict[str, Any], path: Path) -> Settings:
     except msgspec.ValidationError as error:
         raise InvalidConfig(f"a setting is wrong: {error}", path=str(path), hint=_HINT) from error
     for name, value in msgspec.structs.asdict(settings).items():
-        if isinstance(value, int | float) and value <= 0:
-            raise InvalidConfig(f"`{name}` must be more than 0", path=str(path), hint=_HINT)
+        if isinstance(value, int | float) and not 0 < value < math.inf:
+            raise InvalidConfig(f"`{name}` must be a number above 0", path=str(path), hint=_HINT)
     return settings

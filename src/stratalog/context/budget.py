@@ -2,7 +2,8 @@
 
 The system's words and the summary always, then as many whole recent turns as fit, newest first. A turn is
 taken whole or not at all, but the newest, which may lose its middle: it keeps its first message and the
-latest rounds of calls and results that fit. What cannot fit is a typed error that names it.
+latest rounds of calls and results that fit, of which the last must while the model has yet to answer it. What
+cannot fit is a typed error that names it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class Context(msgspec.Struct, frozen=True):
     def entries(self) -> tuple[Seen, ...]:
         """The turns' entries in order."""
         return tuple(entry for turn in self.turns for entry in turn.entries)
+
+    def shown(self) -> list[AnyEntry]:
+        """Every entry that is in it."""
+        return [*self.system, *([self.summary] if self.summary is not None else []), *self.entries]
 
     def messages(self) -> list[dict[str, Any]]:
         """The context as the messages of an OpenAI chat request."""
@@ -95,12 +100,14 @@ def _shortened(turn: TurnView, left: int, count: Count, budget: int) -> tuple[Tu
     kept: list[list[Seen]] = []
     for entries in reversed(rounds):
         more = sum(map(count, entries))
+        if not kept and isinstance(entries[-1], ToolResult):
+            _check("the latest results", more, left - cost, budget - left + cost)
         if cost + more > left:
             break
         kept.append(entries)
         cost += more
     shown = [*head, *(entry for entries in reversed(kept) for entry in entries)]
-    return TurnView(turn.turn, tuple(shown)), cost, total - cost
+    return TurnView(turn.turn, tuple(shown), turn.waiting), cost, total - cost
 
 
 def _rounds(entries: tuple[Seen, ...]) -> tuple[list[Seen], list[list[Seen]]]:

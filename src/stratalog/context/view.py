@@ -1,15 +1,15 @@
 """What a model sees of a log: a pure fold of its entries.
 
 The last compaction stands for what it covers; the turns after it are whole, in the order in which they were
-started, the unanswered messages that wait last. Within a turn a call and its result are never parted: a call
-without a result gets one that says so, a result without a call is left out. Only the view is mended; the log
-keeps what was said.
+started (or given up unstarted), the unanswered messages that wait last. What the system said stays however
+old it is. A call and its result are never parted: a call without a result gets one that says so, a result
+without a call is left out. Only the view is mended; the log keeps what was said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,14 +26,17 @@ from stratalog.types import (
 )
 
 Seen: TypeAlias = User | Assistant | ToolCall | ToolResult
+_E = TypeVar("_E", bound=System | Compaction | User | Assistant | ToolCall | ToolResult)
 NO_RESULT = "[no result: the call was interrupted]"
 
 
 class TurnView(msgspec.Struct, frozen=True):
-    """One turn as a model sees it. `turn` is its id, "" for entries that belong to none."""
+    """One turn as a model sees it. `turn` is its id, "" for entries that belong to none; `waiting` is a
+    message that nobody has begun to answer."""
 
     turn: str
     entries: tuple[Seen, ...]
+    waiting: bool = False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -42,6 +45,21 @@ class View(msgspec.Struct, frozen=True):
     system: tuple[System, ...]
     summary: Compaction | None
     turns: tuple[TurnView, ...]
+
+    def with_entries(self, by_seq: Mapping[int, AnyEntry]) -> View:
+        """The same view with these entries in place of those of the same `seq`."""
+
+        def new(entry: _E) -> _E:
+            found = by_seq.get(entry.seq) if entry.seq else None
+            return found if isinstance(found, type(entry)) else entry
+
+        return View(
+            tuple(map(new, self.system)),
+            new(self.summary) if self.summary is not None else None,
+            tuple(
+                msgspec.structs.replace(turn, entries=tuple(map(new, turn.entries))) for turn in self.turns
+            ),
+        )
 
 
 def view(entries: Iterable[AnyEntry]) -> View:
@@ -77,65 +95,90 @@ def _after_compaction(entries: list[AnyEntry]) -> tuple[Compaction | None, list[
 
 def _turns(entries: list[AnyEntry]) -> list[TurnView]:
     """The entries by turn. A turn stands where it was started, or else where its first entry is."""
-    groups: dict[str, list[AnyEntry]] = {}
-    order: dict[str, int] = {}
-    waiting: set[str] = set()
-    alone = ""
-    for entry in entries:
+    groups: dict[str | int, list[AnyEntry]] = {}  # by the turn, or by the place of the first entry
+    order: dict[str | int, int] = {}
+    waiting: set[str | int] = set()
+    alone: int | None = None
+    for at, entry in enumerate(entries):
+        name: str | int
         if entry.turn:
-            alone = ""
-            name = entry.turn
-        elif isinstance(entry, User) or not alone:
+            alone, name = None, entry.turn
+        elif isinstance(entry, User) or alone is None:
             # Entries without a turn: each message of the user begins a group.
-            alone = name = f"-{entry.seq}"
+            alone = name = at
         else:
             name = alone
         if name not in groups:
             groups[name] = []
-            order[name] = entry.seq
+            order[name] = at
             if isinstance(entry, User) and entry.turn:
                 waiting.add(name)
         if name in waiting and not isinstance(entry, User):
             waiting.discard(name)
-            if isinstance(entry, TurnStart):
-                order[name] = entry.seq
-        if isinstance(entry, User | Assistant | ToolCall | ToolResult | TurnEnd):
-            groups[name].append(entry)
+            if isinstance(entry, TurnStart | TurnEnd):
+                order[name] = at
+        groups[name].append(entry)
     ordered = sorted(groups, key=lambda name: (name in waiting, order[name]))
-    turns = [TurnView("" if name.startswith("-") else name, _paired(groups[name])) for name in ordered]
+    late = _late_results(groups)
+    turns = [
+        TurnView(name if isinstance(name, str) else "", _paired(groups[name], late), name in waiting)
+        for name in ordered
+    ]
     return [turn for turn in turns if turn.entries]
 
 
-def _paired(entries: list[AnyEntry]) -> tuple[Seen, ...]:
-    """The turn's entries with each round of calls followed by exactly its results."""
+def _late_results(groups: Mapping[str | int, list[AnyEntry]]) -> dict[str, ToolResult]:
+    """Results that came outside their call's group, as when the user spoke while a tool ran."""
+    late: dict[str, ToolResult] = {}
+    for entries in groups.values():
+        called = {entry.call_id for entry in entries if isinstance(entry, ToolCall)}
+        for entry in entries:
+            if isinstance(entry, ToolResult) and entry.call_id not in called:
+                late.setdefault(entry.call_id, entry)
+    return late
+
+
+def _paired(entries: list[AnyEntry], late: dict[str, ToolResult]) -> tuple[Seen, ...]:
+    """The turn's entries with each round of calls followed by exactly its results.
+
+    A result found in `late` is taken from there, so that it answers one call.
+    """
     results: dict[str, ToolResult] = {}
     for entry in entries:
         if isinstance(entry, ToolResult):
             results.setdefault(entry.call_id, entry)
     seen: list[Seen] = []
-    round_calls: list[ToolCall] = []
+    calls: list[ToolCall] = []  # of the round that is open; they are the last in `seen`
     called: set[str] = set()
+    answered = False  # whether a result came since the last call
 
     def close_round() -> None:
-        for call in round_calls:
+        for call in calls:
             answer = results.get(call.call_id)
+            if answer is None and call.call_id in late and late[call.call_id].seq > call.seq:
+                answer = late.pop(call.call_id)
             seen.append(answer if answer is not None else _unanswered(call))
-        round_calls.clear()
+        calls.clear()
 
     for entry in entries:
         match entry:
             case ToolCall():
                 if entry.call_id in called:
                     continue
-                if round_calls and not _one_response(round_calls[-1], entry, entries):
+                if calls and not _one_response(calls[-1], entry, answered):
                     close_round()
                 called.add(entry.call_id)
-                round_calls.append(entry)
+                calls.append(entry)
                 seen.append(entry)
-            case Assistant():
-                if round_calls and not (entry.response and entry.response == round_calls[-1].response):
+                answered = False
+            case ToolResult():
+                answered = True
+            case Assistant() if entry.content:
+                if calls and entry.response and entry.response == calls[-1].response:
+                    # The words of a response stand before its calls, for its results come right after those.
+                    seen.insert(len(seen) - len(calls), entry)
+                else:
                     close_round()
-                if entry.content:
                     seen.append(entry)
             case User():
                 close_round()
@@ -146,12 +189,11 @@ def _paired(entries: list[AnyEntry]) -> tuple[Seen, ...]:
     return tuple(seen)
 
 
-def _one_response(earlier: ToolCall, later: ToolCall, entries: list[AnyEntry]) -> bool:
+def _one_response(earlier: ToolCall, later: ToolCall, answered: bool) -> bool:
     """Whether two calls came in one response: by what they say, or by no result between them."""
     if earlier.response or later.response:
         return earlier.response == later.response
-    between = entries[entries.index(earlier) + 1 : entries.index(later)]
-    return not any(isinstance(entry, ToolResult) for entry in between)
+    return not answered
 
 
 def _unanswered(call: ToolCall) -> ToolResult:

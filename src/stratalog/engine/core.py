@@ -5,9 +5,12 @@ only writer of logs; what it does in between is in the rooms below.
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,18 +21,19 @@ import platformdirs
 from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
-from stratalog.errors import InvalidKey, StratalogError
+from stratalog.errors import InvalidKey, LogError, StratalogError
 from stratalog.keys import SessionKey, parse_key, session_paths, sessions_dir, tenant_id, tenant_path
 from stratalog.log.contract import LogStore, Problem, Verification, Verifies
 from stratalog.log.jsonl import JsonlStore
 from stratalog.log.sqlite import SqliteStore
 from stratalog.recall.contract import Hit
-from stratalog.recall.lexical import LexicalIndex
 from stratalog.sessions.catalog import Page
 from stratalog.sessions.manager import Live, SessionManager
 from stratalog.types import AnyEntry
 
 DATA_VARIABLE = "STRATALOG_DATA"
+_PROBLEMS = 1000
+_OPEN_TENANTS = 64
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class Found(msgspec.Struct, frozen=True):
 
 class Checkup(NamedTuple):
     """What `doctor` found: each log's verification, what it moved to quarantine, files that a crash left,
-    files that are no logs, and sessions whose list entry is behind."""
+    and files that are no logs."""
 
     logs: list[Verification]
     moved: list[Problem]
@@ -69,24 +73,80 @@ class _Shared:
     ) -> None:
         self.root = root
         self.settings = settings
-        self.problems: deque[Problem] = deque(maxlen=1000)
-        self.strata: dict[str, Strata] = {}
+        self.problems: deque[Problem] = deque(maxlen=_PROBLEMS)
+        self._ears: list[list[Problem]] = []
+        self._mutex = threading.Lock()
+        self._strata: dict[str, Strata] = {}
+        self._awake: OrderedDict[str, Strata] = OrderedDict()
+        self._agents: dict[tuple[str, str], Settings] = {}
         self.store = store if store is not None else self._store()
         self.manager = SessionManager(
             lock_path=lambda key: session_paths(root, key).lock, clock=clock, on_evict=self._evicted
         )
 
     def of(self, tenant: str) -> Strata:
-        found = self.strata.get(tenant)
-        if found is None:
-            found = Strata(
-                self.root, tenant, tenant_path(self.root, tenant), self.store, self.settings.title_length
-            )
-            found = self.strata.setdefault(tenant, found)
+        """The tenant's strata. Those of tenants that were not asked for lately keep no files open."""
+        with self._mutex:
+            found = self._strata.get(tenant)
+            if found is None:
+                directory = tenant_path(self.root, tenant)
+                found = self._strata[tenant] = Strata(
+                    self.root,
+                    tenant,
+                    directory,
+                    self.store,
+                    partial(self.settings_of, tenant),
+                    self.note,
+                )
+            self._awake[tenant] = found
+            self._awake.move_to_end(tenant)
+            tired = self._awake.popitem(last=False)[1] if len(self._awake) > _OPEN_TENANTS else None
+        if tired is not None:
+            tired.rest()
         return found
+
+    def settings_of(self, tenant: str, agent: str) -> Settings:
+        """An agent's settings, read once. Raises `InvalidConfig`."""
+        found = self._agents.get((tenant, agent))
+        if found is None:
+            found = agent_settings(self.settings, sessions_dir(self.root, tenant, agent).parent)
+            self._agents[tenant, agent] = found
+        return found
+
+    def note(self, problem: Problem) -> None:
+        with self._mutex:
+            for ear in self._ears:
+                ear.append(problem)
+            if problem not in self.problems:
+                self.problems.append(problem)
+
+    @contextmanager
+    def hearing(self) -> Iterator[list[Problem]]:
+        """A list of every problem that is noted within the block, known or new."""
+        ear: list[Problem] = []
+        with self._mutex:
+            self._ears.append(ear)
+        try:
+            yield ear
+        finally:
+            with self._mutex:
+                self._ears = [other for other in self._ears if other is not ear]
+
+    def told(self) -> list[Problem]:
+        with self._mutex:
+            return list(self.problems)
 
     def mark(self, key: SessionKey) -> None:
         self.of(key.tenant).journal.mark(key)
+
+    def close(self) -> None:
+        self.manager.close()
+        with self._mutex:
+            every = list(self._strata.values())
+        for strata in every:
+            strata.close()
+        close: Callable[[], None] = getattr(self.store, "close", lambda: None)
+        close()
 
     def _store(self) -> LogStore:
         settings = self.settings
@@ -99,13 +159,12 @@ class _Shared:
             sync=settings.sync,
             blob_threshold=settings.blob_threshold,
             on_write=self.mark,
-            on_problem=self.problems.append,
+            on_problem=self.note,
         )
 
     def _evicted(self, live: Live) -> None:
-        # A session deleted meanwhile, by any process, must not get a meta file again.
-        if not live.saved and live.meta.seq and session_paths(self.root, live.key).log.exists():
-            self.of(live.key.tenant).save_meta(live.meta, live.key)
+        if not live.saved and live.meta.seq:
+            self.of(live.key.tenant).save_meta(live.meta)
 
 
 class Stratalog:
@@ -127,7 +186,6 @@ class Stratalog:
         root = Path(data) if data is not None else default_data()
         self.tenant = tenant_id(tenant)
         self._shared = _Shared(root, settings or load_settings(root), None, clock)
-        self._agents: dict[str, Settings] = {}
 
     @classmethod
     def open(cls, data: Path | str | None = None, *, tenant: str = "local") -> Self:
@@ -139,11 +197,11 @@ class Stratalog:
         other = object.__new__(Stratalog)
         other.tenant = tenant_id(tenant)
         other._shared = self._shared
-        other._agents = {}
         return other
 
     @property
     def data(self) -> Path:
+        """The data directory."""
         return self._shared.root
 
     @property
@@ -153,8 +211,9 @@ class Stratalog:
 
     @property
     def problems(self) -> list[Problem]:
-        """What the logs had to repair or leave aside since this was opened, newest last, at most 1,000."""
-        return list(self._shared.problems)
+        """What this tenant's logs had to repair or leave aside, and what could not be derived from them,
+        since this was opened: newest last, each once, at most the 1,000 newest of the data directory."""
+        return [problem for problem in self._shared.told() if self._concerns(problem)]
 
     def session(self, key: str | SessionKey) -> Session:
         """The session that `key` names: `agent:channel:chat`. It need not exist yet. Raises `InvalidKey`."""
@@ -164,7 +223,12 @@ class Stratalog:
                 f"this memory is of tenant {self.tenant!r}", key=str(parsed), hint="use `as_tenant`"
             )
         return Session(
-            parsed, self._shared.store, self._shared.manager, self._strata, self._settings_of(parsed.agent)
+            parsed,
+            self._shared.store,
+            self._shared.manager,
+            self._strata,
+            partial(self._shared.settings_of, self.tenant),
+            self._shared.note,
         )
 
     def sessions(
@@ -176,8 +240,7 @@ class Stratalog:
         cursor: str = "",
     ) -> Page:
         """The sessions, pinned first, then newest by their last message. `cursor` goes on after a page."""
-        self._strata.refresh()
-        return self._strata.catalog.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
+        return self._strata.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
 
     def search(
         self,
@@ -198,28 +261,32 @@ class Stratalog:
         `neighbours` is how many entries before and after each hit to bring.
         """
         key = self.session(session).key if session is not None else None
-        index = self.bring_up_to_date()
-        hits = index.search(
-            query,
-            limit=limit,
-            agent=agent,
-            channel=channel,
-            session=key,
-            roles=roles,
-            after_ts=after_ts,
-            before_ts=before_ts,
-        )
+        if not self._strata.exists:
+            return []
+        with self._strata.index() as index:
+            hits = index.search(
+                query,
+                limit=limit,
+                agent=agent,
+                channel=channel,
+                session=key,
+                roles=roles,
+                after_ts=after_ts,
+                before_ts=before_ts,
+            )
         return [self._found(hit, neighbours) for hit in hits]
 
-    def bring_up_to_date(self, progress: Progress | None = None) -> LexicalIndex:
+    def bring_up_to_date(self, progress: Progress | None = None) -> None:
         """Indexes what is not indexed yet, as a search does; `progress` gets sessions done and in all."""
-        return self._strata.index(progress)
+        if self._strata.exists:
+            with self._strata.index(progress):
+                pass
 
     def doctor(self, *, repair: bool = False, progress: Progress | None = None) -> Checkup:
         """Reads every log again. With `repair`, moves damage to quarantine, and verifies once more."""
-        before = len(self._shared.problems)
-        keys = list(self.store.sessions(self.tenant))
-        foreign = list(self._shared.problems)[before:]
+        with self._shared.hearing() as heard:
+            keys = list(self.store.sessions(self.tenant))
+        foreign = [problem for problem in heard if self._concerns(problem)]
         moved: list[Problem] = []
         logs: list[Verification] = []
         jsonl = self.store if isinstance(self.store, JsonlStore) else None
@@ -227,7 +294,7 @@ class Stratalog:
             if repair and jsonl is not None:
                 moved += _repaired(jsonl, key)
             if isinstance(self.store, Verifies):
-                logs.append(self.store.verify(key))
+                logs.append(_verified(self.store, key))
             if progress is not None:
                 progress(number + 1, len(keys))
         if jsonl is None:
@@ -254,12 +321,8 @@ class Stratalog:
         return self._shared.manager.sweep()
 
     def close(self) -> None:
-        """Releases every session, writes what is due, closes every file."""
-        self._shared.manager.close()
-        for strata in self._shared.strata.values():
-            strata.close()
-        close: Callable[[], None] = getattr(self.store, "close", lambda: None)
-        close()
+        """Releases every session, writes what is due, closes every file. The second time does nothing."""
+        self._shared.close()
 
     def __enter__(self) -> Self:
         return self
@@ -273,11 +336,10 @@ class Stratalog:
     def _strata(self) -> Strata:
         return self._shared.of(self.tenant)
 
-    def _settings_of(self, agent: str) -> Settings:
-        if agent not in self._agents:
-            directory = sessions_dir(self._shared.root, self.tenant, agent).parent
-            self._agents[agent] = agent_settings(self._shared.settings, directory)
-        return self._agents[agent]
+    def _concerns(self, problem: Problem) -> bool:
+        if problem.key:
+            return problem.key.startswith(f"{self.tenant}/")
+        return Path(problem.path).is_relative_to(tenant_path(self.data, self.tenant))
 
     def _found(self, hit: Hit, neighbours: int) -> Found:
         meta = self._strata.catalog.get(hit.session)
@@ -296,6 +358,14 @@ class Stratalog:
             before = tuple(entry for entry in around if entry.seq < hit.seq)
             after = tuple(entry for entry in around if entry.seq > hit.seq)
         return Found(hit, meta.title if meta is not None else "", before, after)
+
+
+def _verified(store: Verifies, key: SessionKey) -> Verification:
+    try:
+        return store.verify(key)
+    except LogError as error:
+        path = str(error.where.get("path", ""))
+        return Verification(str(key), 0, 0, 0, (Problem(f"not verified: {error}", path=path, key=str(key)),))
 
 
 def _repaired(store: JsonlStore, key: SessionKey) -> list[Problem]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -11,13 +12,24 @@ import msgspec
 from stratalog.config import Settings
 from stratalog.context.budget import Context, fit
 from stratalog.context.view import starts_at, view
+from stratalog.engine.reading import entry_at, folded, heard, since, whole, without_references
 from stratalog.engine.strata import Strata
-from stratalog.engine.turn import Status, Turn
-from stratalog.errors import NotFound, SessionBusy, SessionExists
+from stratalog.engine.turn import Status, Turn, lost
+from stratalog.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidKey,
+    LogError,
+    NotFound,
+    SessionBusy,
+    SessionExists,
+    StratalogError,
+)
 from stratalog.ids import new_ulid
-from stratalog.keys import SessionKey
-from stratalog.log.contract import LogStore, Reading, Seals
-from stratalog.sessions.manager import Live, SessionManager, Taken, Tenure
+from stratalog.keys import SessionKey, parse_key
+from stratalog.log import codec
+from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
+from stratalog.sessions.manager import Live, SessionManager, Tenure
 from stratalog.sessions.meta import FORK, RESTART, SessionMeta, advance
 from stratalog.sessions.turns import OpenTurn, TurnBook
 from stratalog.tokens.rough import count_entry
@@ -35,7 +47,8 @@ from stratalog.types import (
     WorkingMemory,
 )
 
-_SHOWN = (Title, Pin, TurnEnd, WorkingMemory)
+_SHOWN = (Title, Pin, TurnEnd, WorkingMemory, Compaction)
+_DEAR = 500  # entries, after reading which it pays to save what they came to
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -57,13 +70,21 @@ class Session:
     """Got from `Stratalog.session`; costs nothing until it is used. Safe to use from several threads."""
 
     def __init__(
-        self, key: SessionKey, store: LogStore, manager: SessionManager, strata: Strata, settings: Settings
+        self,
+        key: SessionKey,
+        store: LogStore,
+        manager: SessionManager,
+        strata: Strata,
+        settings_of: Callable[[str], Settings],
+        on_problem: OnProblem,
     ) -> None:
         self.key = key
         self._store = store
         self._manager = manager
         self._strata = strata
-        self._settings = settings
+        self._settings_of = settings_of
+        self._settings = settings_of(key.agent)
+        self._on_problem = on_problem
 
     # --- writing ---
 
@@ -75,8 +96,12 @@ class Session:
         """Logs a user's message at once, whoever holds the session; it waits to be taken by `next`."""
         (message,) = self._write([_opening(content, meta)], None)
         assert isinstance(message, User)
-        live = self._caught_up()
-        ahead = sum(1 for turn in live.turns.open if turn.message.seq < message.seq)
+        try:
+            turns = self._caught_up().turns
+        except LogError as error:
+            self._after_append(error)
+            turns = self._live().turns
+        ahead = sum(1 for turn in turns.open if turn.message.seq < message.seq)
         return Arrival(message.turn, message, ahead)
 
     def turn(
@@ -91,7 +116,8 @@ class Session:
 
         Waits until the turn that holds the session ends, at most `wait` seconds (None: as long as it takes,
         for a holder loses it at its deadline anyhow). `deadline`, seconds, is how long this one may hold it.
-        Raises `SessionBusy` when the wait is over; the message stays queued.
+        Raises `SessionBusy` when the wait is over; the message stays queued. Raises `NotFound` when a restart
+        or a deletion took the message away while it waited.
         """
         try:
             return self.turn_now(content, meta=meta, deadline=deadline)
@@ -107,59 +133,67 @@ class Session:
         Raises `SessionBusy`, with nothing written.
         """
         message = _opening(content, meta)
-        live = self._live()
-        taken = self._manager.take(live, message.turn, deadline or self._settings.lock_deadline, 0)
-        return self._begin(live, taken, message)
+        begun = self._begin(message.turn, deadline, 0, lambda turns: message)
+        assert begun is not None
+        return begun
 
     def next(self, *, wait: float = 0, deadline: float | None = None) -> Turn | None:
         """The turn that the oldest waiting message opens; None when none waits. Raises `SessionBusy`."""
-        if not self._caught_up().turns.queued:
+        waiting = self._caught_up().turns.queued
+        if not waiting:
             return None
-        live = self._live()
-        taken = self._manager.take(live, "", deadline or self._settings.lock_deadline, wait)
-        return self._begin_held(live, taken, None)
+        return self._begin(
+            waiting[0].turn,
+            deadline,
+            wait,
+            lambda turns: turns.queued[0].message if turns.queued else None,
+        )
 
     def start(self, turn: str, *, wait: float | None = None, deadline: float | None = None) -> Turn:
         """Begins, or resumes, the unfinished turn with this id. Raises `NotFound`, `SessionBusy`."""
-        live = self._live()
-        taken = self._manager.take(live, turn, deadline or self._settings.lock_deadline, wait)
-        begun = self._begin_held(live, taken, turn)
+
+        def choose(turns: TurnBook) -> User | None:
+            return next((open_turn.message for open_turn in turns.open if open_turn.turn == turn), None)
+
+        begun = self._begin(turn, deadline, wait, choose)
         if begun is None:
             raise NotFound("the session has no such unfinished turn", key=str(self.key), turn=turn)
         return begun
 
     def abort(self) -> bool:
-        """Ends the running turn: what it wrote is kept, what it would write is refused. False: none ran."""
+        """Ends the running turn, of whichever process: what it wrote is kept, what it would write is refused.
+
+        False: none ran. A turn that a crash cut short does not run; see `start` and `close_unfinished`.
+        """
         live = self._caught_up()
-        running = live.turns.started
-        if live.tenure is None and not running:
-            return False
-        # A TurnStart that belongs to no turn takes the session from whoever has it, in any process.
-        ends: list[AnyEntry] = [TurnEnd(turn=turn.turn, status="aborted") for turn in running]
-        self._write([*ends, TurnStart(holder="abort")], None)
-        self._manager.revoke(live, "aborted", "idle")
+        with self._manager.outsider(live) as outsider:
+            if live.tenure is None and outsider is None:
+                return False
+            self._end_all("abort", only_started=True)
+            self._manager.revoke(live, "aborted", "idle")
+            if outsider is not None:
+                outsider.oust()
         return True
 
     def restart(self, *, force: bool = False) -> Restart:
         """Starts the history anew; title and pin stay, and the old history stays readable in the archive.
 
         While a turn runs, the first call only asks: the second within `restart_window` seconds, or `force`,
-        aborts the turn. Raises `NotFound`.
+        aborts the turn. Messages that wait are not taken over. Raises `NotFound`.
         """
         live = self._caught_up()
         self._must_exist()
-        busy = live.tenure is not None or bool(live.turns.started)
-        if busy and not force and not self._manager.confirm_restart(live, self._settings.restart_window):
-            return Restart(False, self._settings.restart_window)
-        ends: list[AnyEntry] = [
-            TurnEnd(turn=turn.turn, status="aborted" if turn.started else "interrupted")
-            for turn in live.turns.open
-        ]
-        self._write([*ends, TurnStart(holder="restart")], None)
-        self._store.replace(self.key, [Note(kind=RESTART)])
-        live.turns.clear()
-        self._manager.revoke(live, "restarted", "idle")
-        self._save(self._caught_up())
+        with self._manager.outsider(live) as outsider:
+            busy = live.tenure is not None or outsider is not None
+            window = self._settings.restart_window
+            if busy and not force and not self._manager.confirm_restart(live, window):
+                return Restart(False, window)
+            self._end_all("restart", only_started=False)
+            self._store.replace(self.key, [Note(kind=RESTART)])
+            self._manager.revoke(live, "restarted", "idle")
+            if outsider is not None:
+                outsider.oust()
+        self._save()
         return Restart(True)
 
     def close_unfinished(self) -> list[str]:
@@ -168,12 +202,15 @@ class Session:
         Raises `SessionBusy` while a turn runs.
         """
         live = self._live()
-        taken = self._manager.take(live, "", self._settings.lock_deadline, 0)
+        tenure = self._tenure("", None)
         try:
+            self._manager.take(live, tenure, 0)
+            head = self._store.head(self.key)
             left = [turn.turn for turn in self._caught_up().turns.open]
-            self._write([TurnEnd(turn=turn, status="interrupted") for turn in left], None)
+            if left and head is not None:
+                self._write([TurnEnd(turn=turn, status="interrupted") for turn in left], head.fence)
         finally:
-            self._manager.release(live, taken.tenure)
+            self._manager.release(live, tenure)
         return left
 
     def set_title(
@@ -190,25 +227,39 @@ class Session:
         self._write([Pin(pinned=pinned)], None)
         return self.meta
 
-    def fork(self, to: SessionKey, *, at: str | int | None = None) -> Session:
+    def fork(self, to: str | SessionKey, *, at: str | int | None = None) -> Session:
         """A new session with this one's current history up to the entry `at` (its id or seq; all of it).
 
         Entries keep their ids and times. Turns that are not finished there end as interrupted.
-        Raises `NotFound`, `SessionExists`.
+        Raises `NotFound`, `SessionExists`, `InvalidKey` for another tenant's.
         """
+        key = parse_key(to, self.key.tenant)
+        if key.tenant != self.key.tenant:
+            raise InvalidKey("a fork stays with its tenant", key=str(key), tenant=self.key.tenant)
         self._must_exist()
-        if self._store.head(to) is not None:
-            raise SessionExists("there is a session already", key=str(to), hint="choose another key")
         last = self._find(at) if at is not None else None
-        self._store.replace(to, self._forked(last))
-        return Session(to, self._store, self._manager, self._strata, self._settings)
+        if self._store.head(key) is not None:
+            raise _taken(key)
+        made = Session(key, self._store, self._manager, self._strata, self._settings_of, self._on_problem)
+        live = made._live()
+        tenure = made._tenure("fork", None)
+        try:
+            self._manager.take(live, tenure, None)  # so that of two forks to one key the second is refused
+            if made.exists:
+                raise _taken(key)
+            self._store.replace(key, self._forked(last))
+        finally:
+            self._manager.release(live, tenure)
+        return made
 
     def delete(self) -> bool:
         """Removes the session with all that belongs to it, and from every stratum. False: there was none."""
-        there = self._store.delete(self.key)
-        self._manager.drop(self.key)
-        self._strata.forget(self.key)
-        return there
+        try:
+            return self._store.delete(self.key)
+        finally:
+            if not self.exists:
+                self._manager.drop(self.key)
+                self._strata.forget(self.key)
 
     # --- reading ---
 
@@ -218,7 +269,7 @@ class Session:
 
     @property
     def status(self) -> Literal["idle", "processing", "error"]:
-        """`processing` while a turn of this process holds it; `error` after one was taken for its deadline."""
+        """`processing` while a turn of this process holds it; `error` after one lost it at its deadline."""
         live = self._manager.find(self.key)
         return live.status if live is not None else "idle"
 
@@ -243,18 +294,14 @@ class Session:
 
     def unfinished(self) -> list[OpenTurn]:
         """The turns that have no end: those that wait, and those that run or were cut short by a crash."""
-        return self._caught_up().turns.open
+        return [turn._replace(message=self._whole(turn.message)) for turn in self._caught_up().turns.open]
 
     def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
         """What a model should see, within `budget` tokens (roughly counted; the agent's setting by default).
 
         `system` goes before the system messages in the log. Raises `ContextOverflow`.
         """
-        reading = self._store.read(self.key, reverse=True, blobs=False)
-        seen = view(starts_at(reading))
-        if system:
-            seen = msgspec.structs.replace(seen, system=(System(content=system), *seen.system))
-        return fit(seen, budget or self._settings.context_budget, count_entry)
+        return self._context(None, budget, system)
 
     # --- how ---
 
@@ -264,104 +311,180 @@ class Session:
         )
 
     def _write(self, entries: list[AnyEntry], fence: int | None) -> list[AnyEntry]:
-        live = self._live()
+        """Appends. What follows from it may fail, but must not look as if the append had."""
         stored = self._store.append(self.key, entries, fence=fence)
-        with live.changed:
-            if stored and stored[0].seq == live.meta.seq + 1:
-                self._learn(live, stored)
-            if any(isinstance(entry, _SHOWN) for entry in stored):
-                self._save(self._caught_up())
+        self._live()
         compaction = next((entry for entry in reversed(stored) if isinstance(entry, Compaction)), None)
-        if compaction is not None and isinstance(self._store, Seals):
-            # What it covers is out of the way of the next opening, and still readable.
-            self._store.seal(self.key, compaction.first_kept or compaction.id)
-            self._store.compress(self.key)
+        try:
+            if any(isinstance(entry, _SHOWN) for entry in stored):
+                self._save()
+            if compaction is not None and isinstance(self._store, Seals):
+                # What it covers is out of the way of the next opening, and still readable.
+                self._store.seal(self.key, compaction.first_kept or compaction.id)
+                self._store.compress(self.key)
+        except (LogError, Conflict) as error:
+            self._after_append(error)
         return stored
 
-    def _learn(self, live: Live, entries: Iterable[AnyEntry]) -> None:
-        for entry in entries:
-            live.meta = advance(live.meta, entry, self._settings.title_length)
-            if live.turns_known:
-                live.turns.advance(entry)
-        live.saved = False
+    def _after_append(self, error: StratalogError) -> None:
+        path = str(error.where.get("path", ""))
+        self._on_problem(Problem(f"after an append: {error}", path=path, key=str(self.key)))
 
     def _caught_up(self) -> Live:
         """The live session with what any process has written."""
         live = self._live()
         with live.changed:
+            known = live.meta
+            new = since(self._store, self.key, known.seq, known.last, self._on_problem)
+            if new is None:
+                live.learn_anew(SessionMeta(key=str(self.key)))
+                new = folded(self._store, self.key, 0, self._on_problem)
             if not live.turns_known:
                 book = TurnBook()
-                for entry in starts_at(self._store.read(self.key, reverse=True, blobs=False)):
+                reading = self._store.read(self.key, reverse=True, blobs=False)
+                for entry in starts_at(heard(reading, self._on_problem)):
                     book.advance(entry)
                 live.turns, live.turns_known = book, True
-            new = self._store.read(self.key, after=live.meta.seq, blobs=False, generations="all")
-            self._learn(live, new)
+            learned = 0
+            for entry in new:
+                live.meta = advance(live.meta, entry, self._settings.title_length)
+                live.turns.advance(entry)
+                live.saved = False
+                learned += 1
+            if learned > _DEAR:
+                self._save_live(live)
         return live
 
-    def _save(self, live: Live) -> None:
+    def _save(self) -> None:
+        live = self._caught_up()
+        with live.changed:
+            self._save_live(live)
+
+    def _save_live(self, live: Live) -> None:
         if not live.saved and live.meta.seq:
-            self._strata.save_meta(live.meta, self.key)
+            self._strata.save_meta(live.meta)
             live.saved = True
 
-    def _begin_held(self, live: Live, taken: Taken, turn: str | None) -> Turn | None:
-        """The unfinished turn `turn`, or the first that waits, begun under a session that is held."""
-        done = False
-        try:
-            turns = self._caught_up().turns
-            waiting = turns.queued if turn is None else [open for open in turns.open if open.turn == turn]
-            if not waiting:
-                return None
-            begun = self._begin(live, taken, waiting[0].message)
-            done = True
-            return begun
-        finally:
-            if not done:
-                self._manager.release(live, taken.tenure)
+    def _tenure(self, turn: str, deadline: float | None) -> Tenure:
+        seconds = self._settings.lock_deadline if deadline is None else deadline
+        if not 0 < seconds < math.inf:
+            raise InvalidInput("a deadline is a number of seconds above 0", deadline=seconds)
+        return Tenure(turn, seconds)
 
-    def _begin(self, live: Live, taken: Taken, message: User) -> Turn:
-        """Logs the end of what was cut short, the message if it is new, and the start, all at once."""
-        tenure = taken.tenure
+    def _begin(
+        self,
+        turn: str,
+        deadline: float | None,
+        wait: float | None,
+        choose: Callable[[TurnBook], User | None],
+    ) -> Turn | None:
+        """Takes the session and logs, all at once, the end of what was cut short, the message that `choose`
+        chooses, if it is new, and the turn's start. None when it chooses none."""
+        live = self._live()
+        tenure = self._tenure(turn, deadline)
         done = False
         try:
-            late = taken.from_overdue.turn if taken.from_overdue is not None else None
-            entries: list[AnyEntry] = []
-            for cut in self._caught_up().turns.started:
-                if cut.turn != message.turn:
-                    timed_out = taken.took_over or cut.turn == late
-                    status: Status = "timed_out" if timed_out else "interrupted"
-                    entries.append(TurnEnd(turn=cut.turn, status=status))
-            if not message.seq:
-                entries.append(message)
-            entries.append(TurnStart(turn=message.turn, holder=f"pid {os.getpid()}"))
-            stored = self._write(entries, None)
-            start = stored[-1]
-            assert isinstance(start, TurnStart)
-            tenure.fence, tenure.turn = start.fence, message.turn
-            if not message.seq:
-                opened = stored[-2]
+            self._manager.take(live, tenure, wait)
+            # From here to the start nobody else may have begun: the fence says so, should this process be
+            # stopped in between for longer than it may hold the session.
+            head = self._store.head(self.key)
+            turns = self._caught_up().turns
+            message = choose(turns)
+            if message is None:
+                return None
+            if head is None:
+                (opened,) = self._write([message], None)
                 assert isinstance(opened, User)
                 message = opened
+                head = self._store.head(self.key)
+            message = self._start(turns, tenure, message, head.fence if head is not None else None)
             done = True
         finally:
             if not done:
                 self._manager.release(live, tenure)
-        return Turn(message, tenure, self._write, self._end, self._turn_context)
+        return Turn(message, tenure, self._write, self._end, self._context)
+
+    def _start(self, turns: TurnBook, tenure: Tenure, message: User, fence: int | None) -> User:
+        entries: list[AnyEntry] = []
+        for cut in turns.started:
+            if cut.turn != message.turn:
+                timed_out = tenure.took_over or cut.turn == tenure.after_overdue
+                status: Status = "timed_out" if timed_out else "interrupted"
+                entries.append(TurnEnd(turn=cut.turn, status=status))
+        if not message.seq:
+            entries.append(message)
+        entries.append(TurnStart(turn=message.turn, holder=f"pid {os.getpid()}"))
+        if tenure.lost:
+            raise lost(message.turn, tenure.lost)
+        stored = self._write(entries, fence)
+        start = stored[-1]
+        assert isinstance(start, TurnStart)
+        tenure.fence, tenure.turn = start.fence, message.turn
+        if message.seq:
+            return self._whole(message)
+        opened = stored[-2]
+        assert isinstance(opened, User)
+        return opened
 
     def _end(self, tenure: Tenure, status: Status) -> None:
         live = self._live()
         self._manager.release(live, tenure, "idle" if status != "timed_out" else "error")
 
-    def _turn_context(self, budget: int | None, system: str | None) -> Context:
-        return self.context(budget, system=system)
+    def _end_all(self, by: str, *, only_started: bool) -> None:
+        """Takes the session from whoever has it, in any process, and logs the end of every turn."""
+        # A start that belongs to no turn: from here on the fences of earlier ones are void.
+        (start,) = self._write([TurnStart(holder=by)], None)
+        assert isinstance(start, TurnStart)
+        ends: list[AnyEntry] = [
+            TurnEnd(turn=turn.turn, status="aborted" if turn.started else "interrupted")
+            for turn in self._caught_up().turns.open
+            if turn.fence < start.fence and (turn.started or not only_started)
+        ]
+        self._write(ends, None)
+
+    def _whole(self, message: User) -> User:
+        (found,) = whole(self._store, self.key, [message], self._on_problem)
+        assert isinstance(found, User)
+        return found
+
+    def _context(self, turn: str | None, budget: int | None, system: str | None) -> Context:
+        """The context, of a running turn or between turns. Payloads are fetched for what is shown alone."""
+        reading = self._store.read(self.key, reverse=True, blobs=False)
+        entries = starts_at(heard(reading, self._on_problem))
+        seen = view([*self._earlier_system(entries), *entries])
+        if turn is not None:
+            turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)
+            seen = msgspec.structs.replace(seen, turns=turns)
+        if system:
+            seen = msgspec.structs.replace(seen, system=(System(content=system), *seen.system))
+        limit = self._settings.context_budget if budget is None else budget
+        fetched: dict[int, AnyEntry] = {}
+        while True:
+            context = fit(seen, limit, count_entry)
+            missing = [entry for entry in context.shown() if codec.blobs_of(entry)]
+            missing = [entry for entry in missing if entry.seq not in fetched]
+            if not missing:
+                return context
+            for entry in whole(self._store, self.key, missing, self._on_problem):
+                fetched[entry.seq] = entry
+            seen = seen.with_entries(fetched)
+
+    def _earlier_system(self, entries: list[AnyEntry]) -> list[AnyEntry]:
+        """The system's messages before the first of these entries; they are shown however old they are."""
+        if not any(isinstance(entry, Compaction) for entry in entries):
+            return []
+        seqs = [seq for seq in self._caught_up().meta.system if seq < entries[0].seq]
+        found = [entry_at(self._store, self.key, seq) for seq in seqs]
+        return [entry for entry in found if isinstance(entry, System)]
 
     def _forked(self, last: int | None) -> Iterator[AnyEntry]:
         book = TurnBook()
         seq = 0
         before = None if last is None else last + 1
-        for entry in self._store.read(self.key, before=before):
+        for entry in heard(self._store.read(self.key, before=before), self._on_problem):
             book.advance(entry)
             seq = entry.seq
-            yield entry
+            yield without_references(entry)
         yield from (TurnEnd(turn=turn.turn, status="interrupted") for turn in book.open)
         yield Note(kind=FORK, data={"parent": str(self.key), "seq": seq})
 
@@ -382,3 +505,7 @@ class Session:
 def _opening(content: Content, meta: dict[str, object] | None) -> User:
     turn = new_ulid()
     return User(id=turn, turn=turn, content=content, meta=meta)
+
+
+def _taken(key: SessionKey) -> SessionExists:
+    return SessionExists("there is a session already", key=str(key), hint="choose another key")

@@ -12,6 +12,7 @@ reply, aborted after Ctrl-C or a cancellation, interrupted after any other excep
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -38,7 +39,7 @@ class Turn:
         tenure: Tenure,
         append: Append,
         release: Callable[[Tenure, Status], None],
-        context: Callable[[int | None, str | None], Context],
+        context: Callable[[str, int | None, str | None], Context],
     ) -> None:
         self.id = message.turn
         self.message = message
@@ -49,11 +50,13 @@ class Turn:
         self._context = context
         self._replied = False
         self._ended = False
+        self._ending = threading.RLock()
 
     @property
     def lost(self) -> str:
-        """Why the turn was taken away (`aborted`, `restarted`, `deleted`, `timed_out`), or "". A holder looks
-        here before it does something that costs."""
+        """Why the turn was taken away (`aborted`, `restarted`, `deleted`, `timed_out`, `taken` by another
+        process, `forked` in the child of a fork), or "". A holder looks here before it does something that
+        costs; what another process did is known only once the turn writes."""
         return self._tenure.lost
 
     def reply(
@@ -93,28 +96,33 @@ class Turn:
         if self._ended:
             raise TurnClosed("the turn has ended", turn=self.id, hint="begin a new turn")
         if self._tenure.lost:
-            raise _lost(self.id, self._tenure.lost)
+            raise lost(self.id, self._tenure.lost)
         try:
             return self._append(
                 [msgspec.structs.replace(entry, turn=self.id) for entry in entries], self.fence
             )
         except StaleFence:
-            self._tenure.lost = self._tenure.lost or "timed_out"
+            self._tenure.lost = self._tenure.lost or "taken"
             raise
 
     def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
-        """What the model should see now; see `Session.context`."""
-        return self._context(budget, system)
+        """What the model should see now: `Session.context` without the messages that wait for their turn."""
+        return self._context(self.id, budget, system)
 
     def end(self, status: Status = "answered", detail: str = "") -> None:
-        """Ends the turn and lets the next one have the session. The second time does nothing."""
-        if self._ended:
-            return
-        try:
-            self.append(TurnEnd(status=status, detail=detail))
-        finally:
-            self._ended = True
-            self._release(self._tenure, status)
+        """Ends the turn and lets the next one have the session. The second time does nothing.
+
+        The session is let go whatever happens. Raises as `append`: where the end could not be logged, the
+        turn stays unfinished, and the next one closes it as interrupted.
+        """
+        with self._ending:
+            if self._ended:
+                return
+            try:
+                self.append(TurnEnd(status=status, detail=detail))
+            finally:
+                self._ended = True
+                self._release(self._tenure, status)
 
     def __enter__(self) -> Self:
         return self
@@ -132,11 +140,14 @@ class Turn:
             self.end("aborted" if aborted else "interrupted", detail)
 
 
-def _lost(turn: str, why: str) -> TurnClosed:
+def lost(turn: str, why: str) -> TurnClosed:
+    """The error for a turn that was taken away."""
     words = {
+        "taken": "the session was taken by another process, or aborted or deleted there",
         "timed_out": "the turn was past its deadline and the session was taken by another",
         "aborted": "the turn was aborted",
         "restarted": "the session was restarted",
         "deleted": "the session was deleted",
+        "forked": "the turn belongs to the process that this one was forked from",
     }
     return TurnClosed(words[why], turn=turn, hint="what was written before is kept; begin a new turn")

@@ -1,7 +1,9 @@
 """The list of a tenant's sessions: one row for each, so that listing reads no log.
 
-A stratum: derived from the logs, brought up to date before it is read, deleted and made anew at will. `stale`
-in a row says that the full-text index has not seen the session's last entries yet.
+A stratum: derived from the logs, brought up to date before it is read, deleted and made anew at will, also
+under the hands of one who has it open. `stale` in a row is 0 once the full-text index has all of the session;
+else it is a number that each change of the row draws anew, so that who indexed what was there before cannot
+call the change indexed.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ import base64
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -25,11 +28,15 @@ FILE = "catalog.sqlite3"
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE sessions (
-    key TEXT PRIMARY KEY, agent TEXT NOT NULL, channel TEXT NOT NULL, pinned INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL, stale INTEGER NOT NULL, meta BLOB NOT NULL) WITHOUT ROWID;
-CREATE INDEX by_time ON sessions (pinned DESC, updated_at DESC, key);
+    key TEXT NOT NULL, agent TEXT NOT NULL, channel TEXT NOT NULL, pinned INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, seq INTEGER NOT NULL, stale INTEGER NOT NULL, meta BLOB NOT NULL,
+    PRIMARY KEY (pinned DESC, updated_at DESC, key)) WITHOUT ROWID;
+CREATE UNIQUE INDEX by_key ON sessions (key);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_NEW = "(random() | 1)"  # never 0
+_MOST = 2**62
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _decode = msgspec.json.Decoder(SessionMeta).decode
 
 
@@ -47,12 +54,14 @@ class Catalog:
         self.path = tenant_dir / FILE
         self._mutex = threading.RLock()
         self._database: sqlite3.Connection | None = None
+        self._ino = (0, 0)
         self._pid = os.getpid()
+        self._left: list[sqlite3.Connection] = []
 
     def get(self, key: SessionKey) -> SessionMeta | None:
         with self._open() as database:
             row = database.execute("SELECT meta FROM sessions WHERE key = ?", (str(key),)).fetchone()
-        return _decode(row[0]) if row else None
+            return _decode(row[0]) if row else None
 
     def put(self, metas: Iterable[SessionMeta]) -> None:
         """Enters the sessions as they are now; an older state never replaces a newer one."""
@@ -66,15 +75,15 @@ class Catalog:
                     key.channel,
                     meta.pinned,
                     meta.updated_at,
-                    msgspec.json.encode(meta),
                     meta.seq,
+                    msgspec.json.encode(meta),
                 )
             )
         with self._open() as database, _transaction(database):
             database.executemany(
-                "INSERT INTO sessions (key, agent, channel, pinned, updated_at, stale, meta)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6) ON CONFLICT (key) DO UPDATE SET"
-                " pinned = ?4, updated_at = ?5, stale = 1, meta = ?6 WHERE json_extract(meta, '$.seq') <= ?7",
+                "INSERT INTO sessions (key, agent, channel, pinned, updated_at, seq, stale, meta)"
+                f" VALUES (?1, ?2, ?3, ?4, ?5, ?6, {_NEW}, ?7) ON CONFLICT (key) DO UPDATE SET"
+                f" pinned = ?4, updated_at = ?5, seq = ?6, stale = {_NEW}, meta = ?7 WHERE seq <= ?6",
                 rows,
             )
 
@@ -95,11 +104,12 @@ class Catalog:
         if limit is not None and limit < 1:
             raise InvalidInput("a limit must be at least 1", limit=limit)
         where: list[str] = ["1"]
-        values: list[str | int] = []
+        values: list[str | int | bytes] = []
         for name, value in (("agent", agent), ("channel", channel)):
             if value is not None:
-                where.append(f"{name} = ?")
-                values.append(value)
+                # As bytes: a lone surrogate cannot be bound as text, and equals no stored id.
+                where.append(f"CAST({name} AS BLOB) = ?")
+                values.append(value.encode("utf-8", "surrogatepass"))
         if cursor:
             # SQLite compares rows in one direction only, so the descending columns are negated.
             where.append("(-pinned, -updated_at, key) > (?, ?, ?)")
@@ -108,30 +118,32 @@ class Catalog:
             rows = database.execute(
                 f"SELECT meta FROM sessions WHERE {' AND '.join(where)}"
                 " ORDER BY pinned DESC, updated_at DESC, key LIMIT ?",
-                (*values, -1 if limit is None else limit + 1),
+                (*values, -1 if limit is None else min(limit, _MOST) + 1),
             ).fetchall()
-        found = tuple(_decode(meta) for (meta,) in rows[:limit])
+            found = tuple(_decode(meta) for (meta,) in rows[:limit])
         more = limit is not None and len(rows) > limit
         return Page(found, _cursor(found[-1]) if more else "")
 
-    def stale(self) -> list[SessionKey]:
-        """The sessions with entries that the full-text index has not seen."""
+    def stale(self) -> list[tuple[SessionKey, int]]:
+        """The sessions with entries that the full-text index may not have seen, and the mark of each."""
         with self._open() as database:
-            rows = database.execute("SELECT key FROM sessions WHERE stale ORDER BY key").fetchall()
-        return [parse_key(key) for (key,) in rows]
+            rows = database.execute("SELECT key, stale FROM sessions WHERE stale ORDER BY key").fetchall()
+        return [(parse_key(key), mark) for key, mark in rows]
 
-    def indexed(self, key: SessionKey, seq: int) -> None:
-        """The index now has the session up to `seq`."""
+    def indexed(self, key: SessionKey, mark: int) -> None:
+        """The index now has all that the session had when `stale` gave this mark for it."""
         with self._open() as database, _transaction(database):
-            database.execute(
-                "UPDATE sessions SET stale = 0 WHERE key = ? AND json_extract(meta, '$.seq') <= ?",
-                (str(key), seq),
+            database.execute("UPDATE sessions SET stale = 0 WHERE key = ? AND stale = ?", (str(key), mark))
+
+    def only_indexed(self, watermarks: Mapping[SessionKey, int]) -> None:
+        """The index has the sessions up to these numbers and nothing else."""
+        known = {str(key): seq for key, seq in watermarks.items()}
+        with self._open() as database, _transaction(database):
+            rows = database.execute("SELECT key, seq FROM sessions WHERE NOT stale").fetchall()
+            database.executemany(
+                f"UPDATE sessions SET stale = {_NEW} WHERE key = ?",
+                [(key,) for key, seq in rows if known.get(key, 0) < seq],
             )
-
-    def all_stale(self) -> None:
-        """The index is gone: it has to see every session again."""
-        with self._open() as database, _transaction(database):
-            database.execute("UPDATE sessions SET stale = 1")
 
     def keys(self) -> set[SessionKey]:
         with self._open() as database:
@@ -153,22 +165,23 @@ class Catalog:
                 self._database.close()
                 self._database = None
 
-    def drop(self) -> None:
-        """Deletes the catalog; the next use makes it anew, empty."""
-        with self._mutex:
-            self.close()
-            for suffix in ("", "-wal", "-shm"):
-                osfiles.remove(self.path.with_name(self.path.name + suffix))
+    def clear(self) -> None:
+        """Empties the catalog; a damaged one is deleted. Raises `StorageFailed`, `LogBusy`, `NewerFormat`."""
+        try:
+            with self._open() as database, _transaction(database):
+                database.execute("DELETE FROM sessions")
+                database.execute("DELETE FROM facts")
+        except DamagedLog:
+            with self._mutex:
+                self.close()
+                remove_database(self.path)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         with self._mutex:
             try:
-                if self._database is None or self._pid != os.getpid():
-                    osfiles.make_dir(self.path.parent)
-                    self._database, self._pid = _connect(self.path), os.getpid()
-                yield self._database
-            except sqlite3.DatabaseError as error:
+                yield self._connected()
+            except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
                 kind = StorageFailed if isinstance(error, sqlite3.OperationalError) else DamagedLog
                 raise kind(
                     f"the list of sessions cannot be used: {error}",
@@ -178,11 +191,34 @@ class Catalog:
             except OSError as error:
                 raise osfiles.failed(error, "opening the list of sessions", self.path) from error
 
+    def _connected(self) -> sqlite3.Connection:
+        """The connection to the file that is at the path now, in this process."""
+        if self._pid != os.getpid():
+            # A connection must not be used on both sides of a fork, nor closed on the wrong one.
+            self._leave()
+            self._pid = os.getpid()
+        if self._database is not None and _inode(self.path) != self._ino:
+            # Somebody deleted it. Closing it would delete what belongs to the file that is there now.
+            self._leave()
+        if self._database is None:
+            osfiles.make_dir(self.path.parent)
+            self._database, self._ino = _connect(self.path)
+        return self._database
 
-def _connect(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    def _leave(self) -> None:
+        """Lets go of the connection without closing it."""
+        if self._database is not None:
+            self._left.append(self._database)
+            self._database = None
+
+
+def _connect(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
     with osfiles.locked_dir(path.parent, 10.0):
+        if not path.exists():
+            # Only a new file: to close one that is in use would end this process's locks on it.
+            os.close(osfiles.open_new(path))
+        inode = _inode(path)
         database = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -202,7 +238,30 @@ def _connect(path: Path) -> sqlite3.Connection:
         except (sqlite3.Error, NewerFormat):
             database.close()
             raise
-    return database
+    return database, inode
+
+
+def remove_database(path: Path) -> None:
+    """Deletes a damaged SQLite file with what belongs to it, while nobody opens it.
+
+    Not for a sound one, which others may have open: when they close it they would delete by its name what
+    belongs to its successor. Raises `StorageFailed`, `LogBusy`.
+    """
+    try:
+        if path.parent.is_dir():
+            with osfiles.locked_dir(path.parent, 10.0):
+                for suffix in ("", "-wal", "-shm"):
+                    osfiles.remove(path.with_name(path.name + suffix))
+    except OSError as error:
+        raise osfiles.failed(error, "deleting what is derived", path) from error
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
 
 
 @contextmanager
@@ -226,7 +285,7 @@ def _cursor(last: SessionMeta) -> str:
 
 def _open_cursor(cursor: str) -> tuple[int, int, str]:
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode()), type=tuple[int, int, str])
+        return msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode()), type=tuple[_Int, _Int, str])
     except (ValueError, msgspec.MsgspecError) as error:
         raise InvalidInput(
             "this cursor was not given by a list of sessions", hint="begin without a cursor"

@@ -54,7 +54,8 @@ class DirtyJournal:
                 while not self._is_current() or key not in self._marked:
                     if not self._is_current():
                         self._open()
-                    osfiles.write_all(self._fd, f"{key}\n".encode())
+                    # The first newline ends a line that a full disk left unfinished.
+                    osfiles.write_all(self._fd, f"\n{key}\n".encode())
                     self._marked.add(key)
             except OSError as error:
                 raise failed(error, "noting a change", self._path) from error

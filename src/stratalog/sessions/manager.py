@@ -3,40 +3,50 @@
 Serial within a session, parallel across. Threads that want the same session wait in the order in which they
 came; other processes are seen through the session's lock file. A holder past its deadline loses the session
 to the next one that wants it. What is idle for longer than its time to live leaves memory, but never while it
-is held or waited for. Nothing here writes a log: the engine does, with what this returns.
+is waited for or held by one who may still hold it. A forked child begins with nothing: what is held is its
+parent's. Nothing here writes a log: the engine does, with what this returns.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from stratalog.errors import SessionBusy
+from stratalog.errors import LogBusy, SessionBusy
 from stratalog.keys import SessionKey
-from stratalog.sessions.locks import Held, Hold, take, watch_forks
+from stratalog.sessions import locks
+from stratalog.sessions.locks import Held, Hold, Outsider
 from stratalog.sessions.meta import SessionMeta
 from stratalog.sessions.turns import TurnBook
 
 Status = Literal["idle", "processing", "error"]
+Lost = Literal["", "timed_out", "aborted", "restarted", "deleted", "taken", "forked"]
 _POLL = 0.05
 
 
 class Tenure:
-    """One holder's time with a session. `lost` says why it ended before its holder ended it."""
+    """One holder's time with a session, begun by `SessionManager.take` and ended by `release`.
 
-    def __init__(self, turn: str, until: float, hold: Hold | None) -> None:
+    `lost` says why it ended before its holder ended it. `after_overdue` is the turn in this process that was
+    past its time and from which the session was taken; `took_over` tells of one in another process.
+    """
+
+    def __init__(self, turn: str, deadline: float) -> None:
         self.turn = turn
-        self.until = until
+        self.deadline = deadline
+        self.until = 0.0
         self.fence = 0
-        self.lost: Literal["", "timed_out", "aborted", "restarted", "deleted"] = ""
-        self.hold = hold
-        self.ended = threading.Event()
+        self.lost: Lost = ""
+        self.hold: Hold | None = None
+        self.after_overdue = ""
+        self.took_over = False
 
 
 class Live:
@@ -44,30 +54,22 @@ class Live:
 
     def __init__(self, key: SessionKey, meta: SessionMeta, created_at: float) -> None:
         self.key = key
-        self.meta = meta
-        self.turns = TurnBook()
-        self.turns_known = False
-        self.saved = False  # whether meta.json says what `meta` says
         self.created_at = created_at
         self.last_active = created_at
         self.status: Status = "idle"
         self.tenure: Tenure | None = None
-        self.waiting: deque[object] = deque()
+        self.waiting: deque[Tenure] = deque()
         self.restart_asked: float | None = None
         self.changed = threading.Condition()
         self.ttl = 0.0
+        self.learn_anew(meta)
 
-    @property
-    def in_use(self) -> bool:
-        return self.tenure is not None or bool(self.waiting)
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """A session that was taken, and the tenure it was taken from because that was past its time."""
-
-    tenure: Tenure
-    from_overdue: Tenure | None
-    took_over: bool
+    def learn_anew(self, meta: SessionMeta) -> None:
+        """Forgets what was learned of the log, to begin again from `meta`."""
+        self.meta = meta
+        self.turns = TurnBook()
+        self.turns_known = False
+        self.saved = False  # whether meta.json says what `meta` says
 
 
 class SessionManager:
@@ -83,13 +85,13 @@ class SessionManager:
         clock: Callable[[], float] = time.monotonic,
         on_evict: Callable[[Live], None] = lambda live: None,
     ) -> None:
-        watch_forks()
         self._lock_path = lock_path
         self._clock = clock
         self._on_evict = on_evict
         self._live: OrderedDict[SessionKey, Live] = OrderedDict()
         self._mutex = threading.RLock()
         self._swept = clock()
+        _watch_forks(self)
 
     def __len__(self) -> int:
         return len(self._live)
@@ -98,56 +100,71 @@ class SessionManager:
         return self._live.get(key)
 
     def touch(self, key: SessionKey, meta: Callable[[], SessionMeta], ttl: float) -> Live:
-        """The live session, made if it is not in memory, with its idle time begun anew."""
+        """The live session, made if it is not in memory, with its idle time begun anew.
+
+        To be called by one who is in no live session's `changed`.
+        """
+        now = self._clock()
+        live = self._live.get(key) or Live(key, meta(), now)
         with self._mutex:
-            now = self._clock()
-            live = self._live.get(key)
-            if live is None:
-                live = self._live[key] = Live(key, meta(), now)
+            live = self._live.setdefault(key, live)
             live.last_active = now
             live.ttl = ttl
             self._live.move_to_end(key)
-            if now - self._swept > min(60.0, ttl):
-                self.sweep()
-            return live
+            due = now - self._swept > min(60.0, ttl)
+        if due:
+            self.sweep()
+        return live
 
     def sweep(self) -> int:
         """Lets what was idle for its time to live leave memory; returns how many did."""
         with self._mutex:
             now = self._swept = self._clock()
-            idle = [
-                live for live in self._live.values() if now - live.last_active > live.ttl and not live.in_use
-            ]
+            idle = [live for live in self._live.values() if now - live.last_active > live.ttl]
+        for live in idle:
+            tenure = live.tenure
+            if tenure is not None and tenure.until <= time.monotonic():
+                # Its holder is gone without a word, and nobody wanted the session since.
+                self.revoke(live, "timed_out", "error", tenure)
+        gone = []
+        with self._mutex:
             for live in idle:
-                self._on_evict(live)
-                del self._live[live.key]
-            return len(idle)
+                still = self._clock() - live.last_active > live.ttl
+                if still and live.tenure is None and not live.waiting:
+                    gone.append(live)
+                    self._live.pop(live.key, None)
+        for live in gone:
+            self._on_evict(live)
+        return len(gone)
 
     def drop(self, key: SessionKey) -> None:
-        """The session is gone: who holds it has lost it."""
-        with self._mutex:
-            live = self._live.pop(key, None)
+        """The session is gone: who holds it has lost it, and nothing is known of it."""
+        live = self._live.get(key)
         if live is not None:
-            self.revoke(live, "deleted", "idle")
+            with live.changed:
+                live.learn_anew(SessionMeta(key=str(key)))
+                live.restart_asked = None
+                self.revoke(live, "deleted", "idle")
 
-    def take(self, live: Live, turn: str, deadline: float, wait: float | None) -> Taken:
-        """The session, for at most `deadline` seconds, waiting at most `wait` (None: as long as it takes).
+    def take(self, live: Live, tenure: Tenure, wait: float | None) -> None:
+        """Gives the session to `tenure`, waiting at most `wait` seconds (None: as long as it takes).
 
-        Raises `SessionBusy`.
+        Raises `SessionBusy`, `StorageFailed`. The caller releases the tenure whatever happens.
         """
-        ticket = object()
         give_up = None if wait is None else time.monotonic() + wait
         with live.changed:
-            live.waiting.append(ticket)
+            live.waiting.append(tenure)
             try:
+                with self._mutex:  # it may have been let go just now
+                    self._live.setdefault(live.key, live)
                 while True:
                     pause: float | None = None
-                    if live.waiting[0] is ticket:
-                        taken, pause, holder = self._try(live, turn, deadline)
-                        if taken is not None:
-                            return taken
-                    else:
-                        holder = live.tenure.turn if live.tenure else ""
+                    holder = live.tenure.turn if live.tenure is not None else ""
+                    if live.waiting[0] is tenure:
+                        busy = self._try(live, tenure)
+                        if busy is None:
+                            return
+                        pause, holder = busy
                     if give_up is not None:
                         left = give_up - time.monotonic()
                         if left <= 0:
@@ -160,75 +177,83 @@ class SessionManager:
                         pause = left if pause is None else min(pause, left)
                     live.changed.wait(pause)
             finally:
-                live.waiting.remove(ticket)
+                live.waiting.remove(tenure)
                 live.changed.notify_all()
 
-    def _try(self, live: Live, turn: str, deadline: float) -> tuple[Taken | None, float | None, str]:
-        """Takes the session if it can be had now; else for how long to wait, and for whom."""
+    def _try(self, live: Live, tenure: Tenure) -> tuple[float, str] | None:
+        """Gives the session to `tenure` if it can be had now; else for how long to wait, and for whom."""
         now = time.monotonic()
         old = live.tenure
+        if old is not None and old.until > now:
+            return old.until - now, old.turn
+        hold = old.hold if old is not None else None
+        try:
+            kept = hold is not None and hold.renew(tenure.turn, tenure.deadline)
+        except LogBusy:
+            return _POLL, tenure.turn
         if old is not None:
-            if old.until > now:
-                return None, old.until - now, old.turn
-            old.lost = "timed_out"
-            live.status = "error"
-            hold, took_over = old.hold, False
-            old.hold = None
-        elif self._lock_path is not None:
-            got = take(self._lock_path(live.key), turn, deadline, _POLL)
-            if isinstance(got, Held):
-                return None, _POLL, got.holder or "another process"
-            hold, took_over = got, got.took_over
-        else:
-            hold, took_over = None, False
-        if hold is not None:
-            hold.extend(turn, deadline)
-        live.tenure = Tenure(turn, now + deadline, hold)
+            # Another process may have taken the name meanwhile; lost it is in any case.
+            old.lost, old.hold = old.lost or "timed_out", None
+            live.tenure, live.status = None, "error"
+            tenure.after_overdue = old.turn
+        if not kept:
+            if hold is not None:
+                hold.drop()
+            hold = None
+            if self._lock_path is not None:
+                got = locks.take(self._lock_path(live.key), tenure.turn, tenure.deadline)
+                if isinstance(got, Held):
+                    return _POLL, got.holder or "another process"
+                hold = got
+        tenure.hold = hold
+        tenure.took_over = hold is not None and hold.took_over and not kept
+        tenure.until = time.monotonic() + tenure.deadline
+        live.tenure = tenure
         live.status = "processing"
-        return Taken(live.tenure, old, took_over), None, ""
+        return None
 
     def release(self, live: Live, tenure: Tenure, status: Status = "idle") -> None:
-        """Ends a tenure; one that was lost already changes nothing."""
+        """Ends a tenure; one that was lost already, or never began, changes nothing."""
         with live.changed:
             if live.tenure is tenure:
                 live.tenure = None
                 live.status = status
-                live.last_active = self._clock()
-            if tenure.hold is not None:
-                tenure.hold.release()
-            tenure.ended.set()
+                if not tenure.lost:
+                    live.last_active = self._clock()
+            hold, tenure.hold = tenure.hold, None
+            if hold is not None:
+                hold.release()
             live.changed.notify_all()
 
-    def revoke(
-        self, live: Live, why: Literal["aborted", "restarted", "deleted", "timed_out"], status: Status
-    ) -> Tenure | None:
-        """Takes the session from its holder in this process, if there is one, and returns that tenure."""
+    def revoke(self, live: Live, why: Lost, status: Status, only: Tenure | None = None) -> bool:
+        """Takes the session from its holder in this process (if that is `only`); False if it had none."""
         with live.changed:
             tenure = live.tenure
-            if tenure is None:
-                return None
+            if tenure is None or only not in (None, tenure):
+                return False
             tenure.lost = why
             self.release(live, tenure, status)
-            return tenure
+            return True
 
-    def overdue(self) -> list[tuple[Live, Tenure]]:
-        """The tenures in this process that are past their time."""
-        with self._mutex:
-            now = time.monotonic()
-            return [
-                (live, live.tenure)
-                for live in self._live.values()
-                if live.tenure is not None and live.tenure.until <= now
-            ]
+    @contextmanager
+    def outsider(self, live: Live) -> Iterator[Outsider | None]:
+        """Who in another process holds the session, if anybody does."""
+        own = live.tenure.hold if live.tenure is not None else None
+        if self._lock_path is None or (own is not None and own.in_place):
+            yield None
+            return
+        with locks.outsider(self._lock_path(live.key)) as found:
+            yield found
 
     def confirm_restart(self, live: Live, window: float) -> bool:
         """Whether a restart was asked for within `window` seconds before; if not, it is now."""
         now = self._clock()
-        asked, live.restart_asked = live.restart_asked, now
-        if asked is not None and now - asked <= window:
-            live.restart_asked = None
-            return True
-        return False
+        with live.changed:
+            asked, live.restart_asked = live.restart_asked, now
+            if asked is not None and now - asked <= window:
+                live.restart_asked = None
+                return True
+            return False
 
     def close(self) -> None:
         """Releases every session and forgets them all."""
@@ -238,3 +263,29 @@ class SessionManager:
         for live in lives:
             self.revoke(live, "aborted", "idle")
             self._on_evict(live)
+
+    def begin_in_child(self) -> None:
+        """Forgets everything, in a process that was forked from the one this is of."""
+        for live in self._live.values():
+            if live.tenure is not None:
+                live.tenure.lost = "forked"
+        # Locks may have been held by threads that there are not here.
+        self._mutex = threading.RLock()
+        self._live = OrderedDict()
+
+
+_managers: weakref.WeakSet[SessionManager] = weakref.WeakSet()
+_watching: list[int] = []
+
+
+def _watch_forks(manager: SessionManager) -> None:
+    _managers.add(manager)
+    if not _watching:
+        _watching.append(os.getpid())
+        os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def _begin_in_child() -> None:
+    locks.drop_all()
+    for manager in list(_managers):
+        manager.begin_in_child()

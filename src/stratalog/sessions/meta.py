@@ -7,6 +7,7 @@ The file is a stratum: written after a turn and after a change of title or pin, 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from stratalog.types import (
     Compaction,
     Note,
     Pin,
+    System,
     Title,
     User,
     WorkingMemory,
@@ -34,12 +36,18 @@ _RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
 _PREFIX = regex.compile(r"(?:\s*\[[\w .-]{1,40}:[^\[\]\n]{0,200}\])+\s*")
 _TAG = regex.compile(r"<([a-z][\w-]{1,40})>.*?</\1>\s*", regex.DOTALL)
 
+# The flag of a part of a country: a black flag and letters that do not show by themselves.
+_FLAG = regex.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
+# What holds an emoji family together, and what Persian and the scripts of India need between letters.
+_JOINERS = "\u200c\u200d"
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
-class SessionMeta(msgspec.Struct, kw_only=True, frozen=True):
+class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, gc=False):
     """Times are milliseconds UTC. `updated_at` is that of the last message a person or a model wrote;
-    `messages` counts these since the last restart; `seq` is the last entry that is counted in here."""
+    `messages` counts these since the last restart. `seq` and `last` are the number and the id of the last
+    entry that is counted in here: a log that has another entry there was made anew. `system` are the numbers
+    of the system's messages since the last restart, which a context shows however old they are."""
 
     v: int = VERSION
     key: str
@@ -50,6 +58,8 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True):
     updated_at: int = 0
     messages: int = 0
     seq: int = 0
+    last: str = ""
+    system: tuple[int, ...] = ()
     generation: int = 1
     forked_from: str = ""
     working_memory: dict[str, Any] = {}
@@ -59,7 +69,7 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
     """`meta` with one more entry. An entry that is already counted changes nothing."""
     if entry.seq <= meta.seq:
         return meta
-    changes: dict[str, Any] = {"seq": entry.seq}
+    changes: dict[str, Any] = {"seq": entry.seq, "last": entry.id}
     if not meta.created_at:
         changes["created_at"] = entry.ts
         changes["updated_at"] = entry.ts
@@ -72,6 +82,8 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
                     title = title_from(entry.text, title_length)
                     if title:
                         changes["title"], changes["title_by"] = title, "first"
+        case System():
+            changes["system"] = (*meta.system, entry.seq)
         case Title():
             if _RANK[entry.by] >= _RANK[meta.title_by] and clean_title(entry.title):
                 changes["title"], changes["title_by"] = clean_title(entry.title), entry.by
@@ -85,6 +97,7 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
         case Note():
             if entry.kind == RESTART:
                 changes["messages"] = 0
+                changes["system"] = ()
                 changes["working_memory"] = {}
                 changes["generation"] = meta.generation + 1
             elif entry.kind == FORK and isinstance(entry.data, dict):
@@ -115,31 +128,40 @@ def title_from(text: str, length: int) -> str:
     match = _PREFIX.match(text)
     if match:
         text = text[match.end() :]
-    return clip(clean_title(_TAG.sub("", text[:4000]) or text[:4000]), length)
+    return clip(clean_title(_TAG.sub("", text[:4000])) or clean_title(text[:4000]), length)
 
 
 def clean_title(text: str) -> str:
     """One line without control, format or unassigned characters."""
-    kept = "".join(" " if char.isspace() else char for char in text if _shows(char))
-    return " ".join(kept.split())
+    kept: list[str] = []
+    at = 0
+    for flag in _FLAG.finditer(text):
+        kept += [*_shown(text[at : flag.start()]), flag.group()]
+        at = flag.end()
+    return " ".join("".join([*kept, *_shown(text[at:])]).split()).strip(_JOINERS)
 
 
-def _shows(char: str) -> bool:
-    # The zero-width joiner is what holds a family of emoji together.
-    return char.isspace() or char == "\u200d" or unicodedata.category(char) not in _HIDDEN
+def _shown(text: str) -> Iterator[str]:
+    for char in text:
+        if char.isspace():
+            yield " "
+        elif char in _JOINERS or unicodedata.category(char) not in _HIDDEN:
+            yield char
 
 
 def clip(text: str, length: int) -> str:
     """The first `length` graphemes, with an ellipsis as the last when something was cut."""
-    graphemes = regex.findall(r"\X", text[: length * 40])
-    if len(graphemes) <= length:
-        return "".join(graphemes)
+    most = length * 40  # a grapheme may have any number of marks
+    graphemes = regex.findall(r"\X", text[:most])
+    if len(graphemes) <= length and len(text) <= most:
+        return text
     return "".join(graphemes[: length - 1]).rstrip() + "…"
 
 
 def encode_meta(meta: SessionMeta) -> bytes:
-    """The content of `meta.json`."""
-    return msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n"
+    """The content of `meta.json`: every field, also those that have their default."""
+    fields = {name: getattr(meta, name) for name in meta.__struct_fields__}
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
 def decode_meta(data: bytes, key: str) -> SessionMeta | None:

@@ -1,14 +1,16 @@
 """Which turns of a session are not finished: a fold over its log.
 
 A user's message opens a turn and waits (`queued`) until a holder starts it (`started`). A started turn whose
-holder is gone was interrupted by a crash; the log alone cannot tell it from one that is running.
+holder is gone was interrupted by a crash; the log alone cannot tell it from one that is running. A restart
+leaves none.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from stratalog.types import AnyEntry, TurnEnd, TurnStart, User
+from stratalog.sessions.meta import RESTART
+from stratalog.types import AnyEntry, Note, TurnEnd, TurnStart, User
 
 
 class OpenTurn(NamedTuple):
@@ -34,6 +36,9 @@ class TurnBook:
         if entry.seq <= self.seq:
             return
         self.seq = entry.seq
+        if isinstance(entry, Note) and entry.kind == RESTART:
+            self._open.clear()
+            return
         turn = entry.turn
         if not turn:
             return
@@ -43,10 +48,6 @@ class TurnBook:
             self._open[turn] = self._open[turn]._replace(fence=entry.fence)
         elif isinstance(entry, TurnEnd):
             self._open.pop(turn, None)
-
-    def clear(self) -> None:
-        """Forgets every turn; for a session that starts anew."""
-        self._open.clear()
 
     @property
     def open(self) -> list[OpenTurn]:

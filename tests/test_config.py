@@ -1,0 +1,90 @@
+"""config.py: settings are what was said, else the default; a slip of the pen names its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stratalog.config import AGENT_FILE, FILE, Settings, agent_settings, load_settings
+from stratalog.errors import InvalidConfig, StratalogError
+
+
+def write(directory: Path, name: str, text: str | bytes) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_without_files_there_are_the_defaults(tmp_path: Path) -> None:
+    """No file, an empty one and one of comments all mean the defaults; nothing is made."""
+    assert load_settings(tmp_path / "nowhere") == Settings()
+    assert not (tmp_path / "nowhere").exists()
+    write(tmp_path, FILE, "# nothing\n")
+    assert load_settings(tmp_path) == Settings()
+
+
+def test_the_defaults_are_what_the_design_says() -> None:
+    """120 s to hold a session, 60 minutes in memory, 30 s to confirm, titles of 40 characters."""
+    made = Settings()
+    assert (made.lock_deadline, made.idle_ttl, made.restart_window, made.title_length) == (120, 3600, 30, 40)
+    assert (made.sync, made.store) == ("always", "jsonl")
+
+
+def test_what_is_said_counts_and_an_agents_own_file_comes_last(tmp_path: Path) -> None:
+    """The data directory's file over the defaults, the agent's over that, field by field."""
+    write(tmp_path, FILE, 'sync = "turn"\nlock_deadline = 10\ntitle_length = 20\n')
+    base = load_settings(tmp_path)
+    assert (base.sync, base.lock_deadline, base.title_length, base.idle_ttl) == ("turn", 10, 20, 3600)
+    write(tmp_path / "agent", AGENT_FILE, "title_length = 5\nidle_ttl = 0.5\n")
+    own = agent_settings(base, tmp_path / "agent")
+    assert (own.sync, own.lock_deadline, own.title_length, own.idle_ttl) == ("turn", 10, 5, 0.5)
+    assert agent_settings(base, tmp_path / "other") == base
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lock_dedline = 5",
+        'lock_deadline = "5"',
+        "lock_deadline = 0",
+        "lock_deadline = -1",
+        "lock_deadline = nan",
+        "lock_deadline = inf",
+        "idle_ttl = -inf",
+        "title_length = 1.5",
+        "title_length = true",
+        "context_budget = 0",
+        'store = "postgres"',
+        'sync = "sometimes"',
+        "[section]\nx = 1",
+        "not toml",
+        b"\xff\xfe",
+        "x = 1\nx = 2",
+    ],
+)
+@pytest.mark.parametrize("name", [FILE, AGENT_FILE])
+def test_wrong_settings_name_the_file(tmp_path: Path, text: str | bytes, name: str) -> None:
+    """A field that does not exist, a value of the wrong kind or out of range, or no TOML at all."""
+    path = write(tmp_path, name, text)
+    with pytest.raises(InvalidConfig) as caught:
+        load_settings(tmp_path) if name == FILE else agent_settings(Settings(), tmp_path)
+    assert caught.value.where["path"] == str(path)
+
+
+@pytest.mark.parametrize("text", ['store = "jsonl"', 'sync = "never"', "blob_threshold = 5"])
+def test_an_agent_has_no_say_in_how_logs_are_kept(tmp_path: Path, text: str) -> None:
+    """What is the log's is set for all agents at once, and the error says where."""
+    write(tmp_path, AGENT_FILE, text)
+    with pytest.raises(InvalidConfig) as caught:
+        agent_settings(Settings(), tmp_path)
+    assert FILE in caught.value.hint
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """A directory where the file should be is told, not passed over."""
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(StratalogError) as caught:
+        load_settings(tmp_path)
+    assert caught.value.where["path"] == str(tmp_path / FILE)
