@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 import re
 import time
 
@@ -19,7 +19,8 @@ def now_ms() -> int:
 
 def new_ulid(ts: int | None = None) -> str:
     """A new ULID for the moment `ts` (milliseconds), now by default."""
-    return _text(now_ms() if ts is None else ts, int.from_bytes(os.urandom(10), "big"))
+    # Unique, not secret: asking the kernel for chance would cost a tenth of an append.
+    return _text(now_ms() if ts is None else ts, random.getrandbits(80))
 
 
 def derived_ulid(ts: int, *source: str) -> str:

@@ -11,6 +11,7 @@ alike (Latin a, Cyrillic а) stay different.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import unicodedata
@@ -100,6 +101,7 @@ def dir_name(value: str) -> str:
 def _checked(part: str, value: str, *, colon: bool) -> str:
     if not isinstance(value, str):
         raise InvalidKey(f"{part} must be text, not {type(value).__name__}", hint=_FORM)
+    value = unicodedata.normalize("NFC", value)
     shown = ascii(value[:80])
     if not value:
         raise InvalidKey(f"{part} is empty", hint=_FORM)
@@ -114,7 +116,7 @@ def _checked(part: str, value: str, *, colon: bool) -> str:
             raise InvalidKey(f"{part} has a control character or a lone surrogate", **{part: shown})
     if _escapes(value):
         raise InvalidKey(f"{part} cannot contain an encoded path separator", **{part: shown})
-    return unicodedata.normalize("NFC", value)
+    return value
 
 
 def _escapes(value: str) -> bool:
@@ -147,6 +149,7 @@ class SessionPaths(NamedTuple):
     quarantine: Path
 
 
+@functools.lru_cache(4096)
 def session_paths(root: Path, key: SessionKey) -> SessionPaths:
     """The files of a session under the data directory `root`; nothing is created."""
     return paths_of_stem(sessions_dir(root, key.tenant, key.agent) / key.file_name)

@@ -91,7 +91,10 @@ def temporary(path: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool = True, point: str = "") -> None:
-    """Puts `data` where `path` is, all of it or nothing. `point` names the crash points. Raises `OSError`."""
+    """Puts `data` where `path` is, all of it or nothing. `point` names the crash points. Raises `OSError`.
+
+    What is not `durable` can be made anew: it is not synced, and is missing for a moment.
+    """
     scratch = temporary(path)
     fd = open_new(scratch)
     try:
@@ -102,6 +105,9 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, point: str = 
         finally:
             os.close(fd)
         reach(f"{point}.written")
+        if not durable:
+            # A rename over a file makes some filesystems flush the new one; onto a free name it does not.
+            remove(path)
         os.rename(scratch, path)
         reach(f"{point}.renamed")
     except OSError:

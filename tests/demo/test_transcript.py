@@ -19,7 +19,8 @@ def test_it_is_a_whole_transcript() -> None:
     seen: set[str] = set()
     for record in records:
         if record.get("uuid"):
-            assert record["parentUuid"] is None or record["parentUuid"] in seen or record.get("logicalParentUuid")
+            parent = record["parentUuid"]
+            assert parent is None or parent in seen or record.get("logicalParentUuid")
             seen.add(record["uuid"])
     times = [record["timestamp"] for record in records if "timestamp" in record]
     assert times == sorted(times)

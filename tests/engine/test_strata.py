@@ -576,3 +576,20 @@ def test_entries_that_say_nothing_are_listed_too(memory: Stratalog) -> None:
         System(content="s"), Title(title="Named", by="import"), Compaction(summary="s")
     )
     assert sorted(titles(memory)) == ["Named", "New session"]
+
+
+def test_doctor_sees_that_the_list_is_damaged(tmp_path: Path) -> None:
+    """Garbage in place of the list of sessions is told by doctor, and a rebuild mends it."""
+    with Stratalog(tmp_path) as memory:
+        memory.session("a:b:c").append(User(content="hello"))
+        memory.sessions()
+    catalog = tmp_path / "local" / "catalog.sqlite3"
+    catalog.write_bytes(b"no database at all" * 100)
+    for extra in ("-wal", "-shm"):
+        catalog.with_name(catalog.name + extra).unlink(missing_ok=True)
+    with Stratalog(tmp_path) as memory:
+        checkup = memory.doctor()
+        assert [problem.path for problem in checkup.derived] == [str(catalog)]
+        assert not checkup.healthy
+        memory.rebuild()
+        assert memory.doctor().healthy

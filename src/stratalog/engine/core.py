@@ -47,16 +47,18 @@ class Found(msgspec.Struct, frozen=True):
 
 class Checkup(NamedTuple):
     """What `doctor` found: each log's verification, what it moved to quarantine, files that a crash left,
-    and files that are no logs."""
+    files that are no logs, and what is wrong with what is derived from the logs."""
 
     logs: list[Verification]
     moved: list[Problem]
     leftovers: list[Path]
     foreign: list[Problem]
+    derived: list[Problem]
 
     @property
     def healthy(self) -> bool:
-        return not (self.leftovers or self.foreign or any(log.problems for log in self.logs))
+        wrong = self.leftovers or self.foreign or self.derived
+        return not (wrong or any(log.problems for log in self.logs))
 
 
 def default_data() -> Path:
@@ -297,11 +299,12 @@ class Stratalog:
                 logs.append(_verified(self.store, key))
             if progress is not None:
                 progress(number + 1, len(keys))
+        derived = self._strata.check()
         if jsonl is None:
-            return Checkup(logs, moved, [], foreign)
+            return Checkup(logs, moved, [], foreign, derived)
         if repair:
             jsonl.sweep(self.tenant)
-        return Checkup(logs, moved, list(jsonl.unfinished_files(self.tenant)), foreign)
+        return Checkup(logs, moved, list(jsonl.unfinished_files(self.tenant)), foreign, derived)
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Deletes everything derived and makes it anew from the logs."""

@@ -30,7 +30,7 @@ from stratalog.keys import SessionKey, parse_key
 from stratalog.log import codec
 from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
 from stratalog.sessions.manager import Live, SessionManager, Tenure
-from stratalog.sessions.meta import FORK, RESTART, SessionMeta, advance
+from stratalog.sessions.meta import FORK, RESTART, SessionMeta, advance, clean_title
 from stratalog.sessions.turns import OpenTurn, TurnBook
 from stratalog.tokens.rough import count_entry
 from stratalog.types import (
@@ -216,8 +216,13 @@ class Session:
     def set_title(
         self, title: str, *, by: Literal["user", "auto", "model", "import"] = "user"
     ) -> SessionMeta:
-        """Names the session. What the user chose is never replaced by another's choice. Raises `NotFound`."""
+        """Names the session. What the user chose is never replaced by another's choice.
+
+        Raises `NotFound`, and `InvalidInput` for a title of which nothing would show.
+        """
         self._must_exist()
+        if not clean_title(title):
+            raise InvalidInput("a title needs a character that shows", title=ascii(title)[:80])
         self._write([Title(title=title, by=by)], None)
         return self.meta
 

@@ -145,6 +145,19 @@ class Strata:
         with self.index(progress) as index:
             return Rebuilt(count, sum(index.sessions().values()))
 
+    def check(self) -> list[Problem]:
+        """What keeps the list or the index from being brought up to date."""
+        if not self.exists:
+            return []
+        try:
+            self.refresh()
+            self.catalog.keys()
+            with self.index() as index:
+                index.sessions()
+        except LogError as error:
+            return [Problem(str(error), path=str(error.where.get("path", "")))]
+        return []
+
     def save_meta(self, meta: SessionMeta) -> None:
         """Writes `meta.json`, unless the session is gone. Not synced: it can be made anew, and so what the
         system refuses is told as a problem and stops nobody."""

@@ -13,7 +13,7 @@ import msgspec
 
 from stratalog.engine.core import Stratalog
 from stratalog.engine.session import Session
-from stratalog.errors import StratalogError
+from stratalog.errors import ImportFailed, StratalogError
 from stratalog.interop.contract import ImportedSession, Report
 from stratalog.interop.detect import read_transcript
 from stratalog.keys import SessionKey, session_key
@@ -59,6 +59,7 @@ def import_files(
         done: list[SessionImport] = []
         report: Report | None = None
         try:
+            _must_be_outside(path, memory)
             transcript = read_transcript(path, format, told)
             report = transcript.report
             for imported in transcript.sessions:
@@ -67,6 +68,16 @@ def import_files(
             yield FileImport(path, tuple(done), report, error)
         else:
             yield FileImport(path, tuple(done), report)
+
+
+def _must_be_outside(path: Path, memory: Stratalog) -> None:
+    """A memory does not take in its own logs."""
+    if path.resolve().is_relative_to(memory.data.resolve()):
+        raise ImportFailed(
+            "this file is part of the memory that it would be imported into",
+            path=str(path),
+            hint="export it first, or import it into another data directory",
+        )
 
 
 def import_session(

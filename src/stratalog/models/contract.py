@@ -2,8 +2,8 @@
 
 A request carries the provider's own JSON, made by `context.shapes` for the shape that the model names, so
 that no model adapter knows what a turn is and no shape knows how to reach a provider. The last event of a
-stream is `Completed` with the reply in the provider's own JSON; the shape turns it back into entries. A stream
-that is closed early, or whose task is cancelled, ends the request on the wire.
+stream is `Completed` with the reply in the provider's own JSON; the shape turns it back into entries. A
+stream that is closed early, or whose task is cancelled, ends the request on the wire.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     `message` is the assistant's message for `openai_chat`, `{"output": [items]}` for `openai_responses`,
     and `{"role", "content"}` for `anthropic`.
 
-    `stop` is `end`, `tools` (it wants tools called), `length` (cut at the output limit), `refusal` or `other`.
+    `stop` is `end`, `tools` (it wants tools called), `length` (cut at the output limit), `refusal`, `other`.
     """
 
     message: dict[str, Any]

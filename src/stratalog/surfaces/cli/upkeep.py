@@ -54,7 +54,7 @@ def _print(out: Output, checkup: Checkup, repaired: bool) -> None:
             out.print(Text.assemble((f"{glyphs.failed} ", "red"), (out.line(log.key), "bold")))
             for problem in log.problems:
                 out.print(_told(out, problem.reason, place_of(problem)), indent=2)
-    for problem in checkup.foreign:
+    for problem in (*checkup.foreign, *checkup.derived):
         out.print(Text.assemble((f"{glyphs.failed} ", "red"), _told(out, problem.reason, place_of(problem))))
     for path in checkup.leftovers:
         out.print(Text.assemble((f"{glyphs.failed} ", "red"), "left by a crash: ", out.line(str(path))))
@@ -94,4 +94,5 @@ def _value(checkup: Checkup) -> dict[str, Any]:
         "moved": checkup.moved,
         "leftovers": [unicode_text(path) for path in checkup.leftovers],
         "foreign": checkup.foreign,
+        "derived": checkup.derived,
     }
