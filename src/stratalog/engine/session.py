@@ -48,6 +48,7 @@ from stratalog.types import (
 )
 
 _SHOWN = (Title, Pin, TurnEnd, WorkingMemory, Compaction)
+_COUNTED = 20_000
 _DEAR = 500  # entries, after reading which it pays to save what they came to
 
 
@@ -464,8 +465,9 @@ class Session:
             seen = msgspec.structs.replace(seen, system=(System(content=system), *seen.system))
         limit = self._settings.context_budget if budget is None else budget
         fetched: dict[int, AnyEntry] = {}
+        count = self._counter()
         while True:
-            context = fit(seen, limit, count_entry)
+            context = fit(seen, limit, count)
             missing = [entry for entry in context.shown() if codec.blobs_of(entry)]
             missing = [entry for entry in missing if entry.seq not in fetched]
             if not missing:
@@ -473,6 +475,22 @@ class Session:
             for entry in whole(self._store, self.key, missing, self._on_problem):
                 fetched[entry.seq] = entry
             seen = seen.with_entries(fetched)
+
+    def _counter(self) -> Callable[[AnyEntry], int]:
+        """Counts an entry's tokens once while its session is in memory, for an entry never changes."""
+        counted = self._live().counted
+
+        def count(entry: AnyEntry) -> int:
+            if not entry.id or codec.blobs_of(entry):
+                return count_entry(entry)
+            tokens = counted.get(entry.id)
+            if tokens is None:
+                if len(counted) >= _COUNTED:
+                    counted.clear()
+                tokens = counted[entry.id] = count_entry(entry)
+            return tokens
+
+        return count
 
     def _earlier_system(self, entries: list[AnyEntry]) -> list[AnyEntry]:
         """The system's messages before the first of these entries; they are shown however old they are."""

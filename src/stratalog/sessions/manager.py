@@ -62,6 +62,7 @@ class Live:
         self.restart_asked: float | None = None
         self.changed = threading.Condition()
         self.ttl = 0.0
+        self.counted: dict[str, int] = {}  # tokens by the entry's id, for whoever counts them
         self.learn_anew(meta)
 
     def learn_anew(self, meta: SessionMeta) -> None:
