@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 import time
@@ -12,6 +13,26 @@ _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
+class _Chance:
+    """Eighty bits by chance: unique, not secret, for asking the kernel each time would cost a tenth of an
+    append. Its generator is its own, which no `random.seed` of the program makes repeat itself, and is begun
+    anew in a forked child."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._random = random.Random()
+
+    def bits(self) -> int:
+        pid = os.getpid()
+        if pid != self._pid:
+            self._random = random.Random()
+            self._pid = pid
+        return self._random.getrandbits(80)
+
+
+_chance = _Chance()
+
+
 def now_ms() -> int:
     """The time in milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000
@@ -19,8 +40,7 @@ def now_ms() -> int:
 
 def new_ulid(ts: int | None = None) -> str:
     """A new ULID for the moment `ts` (milliseconds), now by default."""
-    # Unique, not secret: asking the kernel for chance would cost a tenth of an append.
-    return _text(now_ms() if ts is None else ts, random.getrandbits(80))
+    return _text(now_ms() if ts is None else ts, _chance.bits())
 
 
 def derived_ulid(ts: int, *source: str) -> str:

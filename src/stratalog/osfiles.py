@@ -172,7 +172,10 @@ def locked_dir(path: Path, seconds: float) -> Iterator[None]:
                 path=str(path),
                 hint="look for a stopped or hung process",
             )
-        yield
+        try:
+            yield
+        finally:
+            unlock(fd)  # a child that was forked meanwhile has the file open too
     finally:
         os.close(fd)
 

@@ -125,7 +125,7 @@ def what_is_appended_is_read(lab: Lab) -> None:
 
 
 def entries_are_stamped(lab: Lab) -> None:
-    """seq counts from 1 without gaps over appends and reopening; id is a new ULID and ts now, unless given."""
+    """seq counts from 1 without gaps, over reopening too; id is a new ULID and ts now, unless given."""
     mine = User(content="b", id=new_ulid(5), ts=5)
     first = lab.store.append(KEY, [User(content="a"), mine])
     second = lab.reopen().append(KEY, [User(content="c")])
@@ -239,7 +239,7 @@ def _note(data: Any) -> AnyEntry:
 
 
 def what_json_cannot_hold_is_refused(lab: Lab) -> None:
-    """NaN, infinities, dates, bytes, keys that are no text, wrong types: refused whole, with nothing written."""
+    """NaN, infinities, bytes, keys that are no text, wrong types: refused whole, with nothing written."""
     deep: Any = 0
     for _ in range(101):
         deep = [deep]
@@ -255,7 +255,7 @@ def what_json_cannot_hold_is_refused(lab: Lab) -> None:
 
 
 def large_payloads_are_kept(lab: Lab) -> None:
-    """Megabytes of text, images, arguments and data come back the same; without blobs, text keeps its start."""
+    """Megabytes of text, images and data come back the same; without blobs, text keeps its start."""
     image, text = bytes(range(256)) * 4096, "长" * 400_000
     args = {"content": ["line\n" * 10] * 5000}
     given: list[AnyEntry] = [

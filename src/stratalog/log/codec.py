@@ -1,7 +1,8 @@
 """One entry, one line: stamping, encoding, checking. Pure; docs/format.md is the specification.
 
 A line is `{"crc":"xxxxxxxx",` and then the rest of the entry's JSON object, so that it is valid JSON with its
-checksum at a fixed place. The checksum is the CRC-32 of the object without that member.
+checksum at a fixed place. The checksum is the CRC-32 of the object without that member. Every line of an
+append but its last begins with `"more":1`, so that a torn append is told from a whole one.
 
 What is stored is what is read: an entry is decoded again before it is written, and one that would come back
 different (a NaN, a date, a key that is no text) is refused with the path to the culprit. One rule alone
@@ -15,7 +16,7 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -55,6 +56,8 @@ _MAX_DEPTH = 100
 _MAX_TS = 2**48
 _PREFIX = b'{"crc":"'
 _BODY = len(_PREFIX) + 10
+_MORE = b'"more":1,'
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 _Known = (
     User
@@ -74,6 +77,7 @@ _ANY_FIELDS = ("meta", "args", "value", "data", "working_memory")
 _ANY_OF = {
     cls: tuple(name for name in _ANY_FIELDS if name in cls.__struct_fields__) for cls in _Known.__args__
 }
+_STORABLE = frozenset((*_Known.__args__, Unknown))
 _TEXT_FIELDS = ("content", "summary", "text")
 _E = TypeVar("_E", bound=Entry)
 
@@ -117,6 +121,16 @@ _TAGS = frozenset(str(cls.__struct_config__.tag) for cls in _Known.__args__)
 
 def stamp(entry: _E, seq: int, now: int, fence: int = 0) -> _E:
     """The entry as it will stand in the log; `fence` is for a `TurnStart`. Raises `InvalidEntry`."""
+    if type(entry) not in _STORABLE:
+        raise InvalidEntry(
+            f"a {type(entry).__name__} is not an entry", hint="use an entry class of stratalog.types"
+        )
+    if blobs_of(entry):
+        raise InvalidEntry(
+            "the entry has a reference in place of its payload, which only a store may set",
+            id=ascii(entry.id)[:80],
+            hint="read it with its payloads; where one is damaged, say so in its place",
+        )
     changes: dict[str, Any] = {"seq": seq}
     if type(entry.ts) is not int or not 0 <= entry.ts < _MAX_TS:
         raise InvalidEntry("an entry's ts must be milliseconds since 1970, or 0", ts=ascii(entry.ts)[:80])
@@ -160,9 +174,22 @@ def encode(entry: AnyEntry) -> tuple[AnyEntry, bytes]:
     return stored, body
 
 
-def line_of(body: bytes) -> bytes:
-    """The line for an entry's JSON object."""
+def line_of(body: bytes, *, more: bool = False) -> bytes:
+    """The line for an entry's JSON object; `more` when another line of the same append follows."""
+    if more:
+        body = b"{%b%b" % (_MORE, body[1:])
     return b'%b%08x",%b\n' % (_PREFIX, zlib.crc32(body), body[1:])
+
+
+def lines_of_append(bodies: Sequence[bytes]) -> list[bytes]:
+    """The lines of one append, of which all or none are read."""
+    last = len(bodies) - 1
+    return [line_of(body, more=number < last) for number, body in enumerate(bodies)]
+
+
+def goes_on(line: bytes) -> bool:
+    """Whether another line of the same append must follow this one."""
+    return line.startswith(_PREFIX) and line.startswith(_MORE, _BODY)
 
 
 def body_of(line: bytes) -> bytes:
@@ -178,6 +205,8 @@ def body_of(line: bytes) -> bytes:
 def decode(line: bytes) -> AnyEntry:
     """The entry in a line (without its newline). Raises `BadLine`."""
     body = body_of(line)
+    if body.startswith(_MORE, 1):
+        body = b"{" + body[1 + len(_MORE) :]
     try:
         return _decode_known(body)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -188,15 +217,7 @@ def decode(line: bytes) -> AnyEntry:
         raise BadLine(f"not an entry: {error}") from None
     if envelope.type in _TAGS:
         raise BadLine(f"not an entry: {reason}")
-    return Unknown(
-        kind=envelope.type,
-        raw=body,
-        seq=envelope.seq,
-        id=envelope.id,
-        ts=envelope.ts,
-        turn=envelope.turn,
-        meta=envelope.meta,
-    )
+    return _unknown(envelope, body)
 
 
 def header_line(header: Header) -> bytes:
@@ -226,16 +247,6 @@ def format_of(line: bytes) -> int | None:
     return None
 
 
-_SEQ = re.compile(rb'"seq":(\d+)')
-
-
-def quick_seq(line: bytes) -> int:
-    """The seq of a line known to be good. The first member of that name is the entry's own: it precedes all
-    free JSON in what this version writes; an entry of a later version is decoded."""
-    found = _SEQ.search(line, 0, 120)
-    return int(found[1]) if found else decode(line).seq
-
-
 # --- payloads out of line ---
 
 
@@ -252,6 +263,9 @@ def externalise(entry: AnyEntry, threshold: int) -> tuple[AnyEntry, dict[str, by
         if isinstance(part, Image | Audio | File):
             if len(part.data) > threshold:
                 return msgspec.structs.replace(part, data=b"", blob=keep(part.data))
+            if len(part.url) > threshold:  # a data: URL
+                payload = part.url.encode()
+                return msgspec.structs.replace(part, url="", blob=keep(payload, len(part.url), "url"))
         elif isinstance(part, Text | Reasoning) and len(part.text) > threshold // 4:
             payload = part.text.encode()
             if len(payload) > threshold:
@@ -285,6 +299,8 @@ def resolve(entry: AnyEntry, load: Callable[[Blob], bytes]) -> AnyEntry:
     """The entry with its payloads back in place; `load` gives a payload and raises `DamagedLog`."""
     blob = getattr(entry, "blob", None)
     if blob is not None:
+        if blob.field not in entry.__struct_fields__:
+            raise DamagedLog(f"a payload stands for the field {blob.field!a}, which there is not")
         payload = load(blob)
         value = payload.decode() if blob.field in _TEXT_FIELDS else msgspec.json.decode(payload)
         entry = msgspec.structs.replace(entry, **{blob.field: value, "blob": None})
@@ -294,12 +310,19 @@ def resolve(entry: AnyEntry, load: Callable[[Blob], bytes]) -> AnyEntry:
     return entry
 
 
-def blobs_of(entry: AnyEntry) -> list[Blob]:
+def blobs_of(entry: Entry) -> list[Blob]:
     """The references that an entry as stored has."""
     own = getattr(entry, "blob", None)
     content = getattr(entry, "content", None)
     parts = content if isinstance(content, tuple) else ()
-    return [blob for blob in (own, *(part.blob for part in parts)) if blob is not None]
+    return [blob for blob in (own, *(getattr(part, "blob", None) for part in parts)) if blob is not None]
+
+
+def blob_name(blob: Blob) -> str:
+    """The file name of a payload. Raises `DamagedLog` for a reference that no store made."""
+    if not _SHA256.match(blob.sha256):
+        raise DamagedLog("a reference to a payload is no SHA-256", sha256=ascii(blob.sha256)[:80])
+    return blob.sha256
 
 
 def check_blob(blob: Blob, payload: bytes, path: str) -> bytes:
@@ -319,6 +342,8 @@ def _resolve_part(part: Part, load: Callable[[Blob], bytes]) -> Part:
         return msgspec.structs.replace(part, value=msgspec.json.decode(payload), blob=None)
     if isinstance(part, Text | Reasoning):
         return msgspec.structs.replace(part, text=payload.decode(), blob=None)
+    if part.blob.field == "url":
+        return msgspec.structs.replace(part, url=payload.decode(), blob=None)
     return msgspec.structs.replace(part, data=payload, blob=None)
 
 
@@ -377,7 +402,7 @@ def _normalised(entry: AnyEntry) -> AnyEntry:
         value, count = _without_surrogates(value)
         replaced += count
         changes[name] = value
-    if replaced:
+    if replaced and isinstance(changes["meta"], dict | None):
         changes["meta"] = {**(changes["meta"] or {}), "replaced_surrogates": replaced}
     return msgspec.structs.replace(entry, **changes)
 
@@ -405,7 +430,10 @@ def _without_surrogates(value: Any) -> tuple[Any, int]:
         return value, 0
     if isinstance(value, dict):
         pairs = [(_without_surrogates(name), _without_surrogates(item)) for name, item in value.items()]
-        return {name[0]: item[0] for name, item in pairs}, sum(name[1] + item[1] for name, item in pairs)
+        whole = {name[0]: item[0] for name, item in pairs}
+        if len(whole) < len(pairs):
+            raise InvalidEntry("two keys of a dictionary differ only in lone surrogates, which become U+FFFD")
+        return whole, sum(name[1] + item[1] for name, item in pairs)
     if isinstance(value, list | tuple):
         items = [_without_surrogates(item) for item in value]
         return type(value)(item[0] for item in items), sum(item[1] for item in items)
@@ -422,17 +450,42 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _encode_unknown(entry: Unknown) -> tuple[AnyEntry, bytes]:
+    if not isinstance(entry.raw, bytes) or not entry.raw.startswith(b"{") or entry.raw.startswith(_MORE, 1):
+        raise InvalidEntry("the raw form of an unknown entry must be the bytes of a JSON object")
     try:
+        entry.raw.decode()
         fields = _decode_fields(entry.raw)
         was = _decode_envelope(entry.raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEntry(f"the raw form of an unknown entry is not an entry: {error}") from error
     if was.type in _TAGS or b"\n" in entry.raw:
         raise InvalidEntry(f"the raw form of an unknown entry is of type {was.type}, or has a line break")
-    if (was.seq, was.id, was.ts) == (entry.seq, entry.id, entry.ts):
-        return entry, entry.raw
-    # Only the stamp changes; every other member keeps its bytes.
-    for name in ("seq", "id", "ts"):
-        fields[name] = msgspec.Raw(_encode(getattr(entry, name)))
-    body = _encode(fields)
-    return msgspec.structs.replace(entry, raw=body), body
+    if entry.kind not in ("", was.type):
+        raise InvalidEntry(f"the raw form of an unknown entry is of type {was.type}, not {entry.kind!r}")
+    # Only what differs changes; every other member keeps its bytes.
+    changed = [name for name in _ENVELOPE if getattr(entry, name) != getattr(was, name)]
+    if not changed:
+        return _unknown(was, entry.raw), entry.raw
+    try:
+        for name in changed:
+            value, _ = _without_surrogates(plain(getattr(entry, name), name))
+            fields[name] = msgspec.Raw(_encode(value))
+        body = _encode(fields)
+        return _unknown(_decode_envelope(body), body), body
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidEntry(f"an unknown entry has a field of the wrong type: {error}") from error
+
+
+_ENVELOPE = ("seq", "id", "ts", "turn", "meta")
+
+
+def _unknown(envelope: _Envelope, body: bytes) -> Unknown:
+    return Unknown(
+        kind=envelope.type,
+        raw=body,
+        seq=envelope.seq,
+        id=envelope.id,
+        ts=envelope.ts,
+        turn=envelope.turn,
+        meta=envelope.meta,
+    )

@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a log stands: its last `seq` (0: empty), latest fence, generation, and the first `seq` of that."""
+    """Where a log stands: last `seq` (0: empty), latest fence, generation, and the first `seq` of that."""
 
     seq: int
     fence: int

@@ -1,8 +1,8 @@
-"""The rules on fences, for every store: where they start, and that a write that names one names the latest."""
+"""The rules on fences, for every store: where they start, and that a write names the latest or none."""
 
 from __future__ import annotations
 
-import random
+import os
 import time
 
 from stratalog.errors import StaleFence
@@ -12,7 +12,8 @@ from stratalog.keys import SessionKey
 def first_fence() -> int:
     """The fence that a new log starts from: by its time and by chance unlike those of a deleted log of the
     same key, and below 2**53, so that every reader of JSON gets it right."""
-    return (int(time.time()) << 20) | random.getrandbits(19)
+    # The system's chance, not the `random` module's, which a program may seed the same again and again.
+    return (int(time.time()) << 20) | (int.from_bytes(os.urandom(3), "big") >> 5)
 
 
 def refuse_stale(key: SessionKey, fence: int, latest: int) -> None:

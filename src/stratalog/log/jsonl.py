@@ -12,20 +12,29 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from stratalog import osfiles
-from stratalog.errors import DamagedLog, ForeignFile, StratalogError
+from stratalog.errors import DamagedLog, ForeignFile, InvalidConfig, StorageFailed, StratalogError
 from stratalog.keys import SessionKey, SessionPaths, parse_key, paths_of_stem, session_paths, tenant_path
 from stratalog.log import archive, codec, repair
 from stratalog.log.contract import Head, OnProblem, OnWrite, Problem, Reading, Sync, Verification
 from stratalog.log.fences import gone, refuse_stale
 from stratalog.log.reading import LogReader, open_log
 from stratalog.log.segment import header_of
-from stratalog.log.writer import DELETED, LogFile, Options, Request, finish_delete
+from stratalog.log.writer import DELETED, LogFile, Options, Request, belongings, finish_delete
 from stratalog.osfiles import failed
 from stratalog.points import reach
 from stratalog.types import AnyEntry, Blob
+
+
+class _Open:
+    """What one process has open. A forked child starts with nothing: locks belong to the open files, and a
+    mutex may have been held at the fork by a thread that the child does not have."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.logs: OrderedDict[SessionKey, LogFile] = OrderedDict()
 
 
 class JsonlStore:
@@ -51,6 +60,8 @@ class JsonlStore:
         on_write: OnWrite | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
+        if sync not in get_args(Sync):
+            raise InvalidConfig(f"sync is one of {', '.join(get_args(Sync))}", sync=ascii(sync))
         self.root = Path(root)
         self.max_open = max_open
         self._options = Options(
@@ -61,9 +72,7 @@ class JsonlStore:
             on_write or (lambda key: None),
             on_problem or (lambda problem: None),
         )
-        self._open: OrderedDict[SessionKey, LogFile] = OrderedDict()
-        self._mutex = threading.Lock()
-        self._pid = os.getpid()
+        self._open: dict[int, _Open] = {}
 
     # --- the contract ---
 
@@ -97,9 +106,12 @@ class JsonlStore:
         blobs: bool = True,
         generations: Literal["current", "all"] = "current",
     ) -> Reading:
-        opened = open_log(key, session_paths(self.root, key))
+        paths = session_paths(self.root, key)
+        opened = open_log(key, paths)
         if opened is None:
-            return Reading(iter(()), [])
+            lost = archive.pieces(paths.archive) and not paths.log.with_suffix(DELETED).exists()
+            problem = Problem("the log is gone; its archive is there", path=str(paths.log), key=str(key))
+            return Reading(iter(()), [problem] if lost else [])
         reader = LogReader(opened, after, before, reverse, generations == "all")
         entries = reader.entries()
         if blobs:
@@ -111,63 +123,82 @@ class JsonlStore:
             if not log.lock():
                 return None
             try:
-                return Head(log.seq, log.latest_fence(), log.header.generation, log.header.first)
+                return log.head()
             finally:
                 log.unlock()
 
     def replace(self, key: SessionKey, entries: Iterable[AnyEntry], *, fence: int | None = None) -> Head:
         with self._held(key) as log:
-            made = False
-            while not made:
+            head: Head | None = None
+            while head is None:
                 if log.lock():
                     try:
                         if fence is not None:
                             refuse_stale(key, fence, log.latest_fence())
-                        log.reseal(log.end, new_generation=True, entries=entries)
-                        made = True
+                        head = log.reseal(log.end, new_generation=True, entries=entries)
                     finally:
                         log.forget()
                 elif fence is not None:
                     raise gone(key, fence)
                 else:
-                    made = log.create(entries)  # False: somebody else made it, so a generation starts there
-        head = self.head(key)
-        if head is None:
-            raise gone(key, fence or 0)
-        return head
+                    head = log.create(entries)
+            return head
 
     def delete(self, key: SessionKey) -> bool:
         paths = session_paths(self.root, key)
         if not paths.log.parent.is_dir():
             return False
         with self._held(key) as log:
-            log.close()
-            try:
-                with self._locked_dir(paths):
-                    finish_delete(paths)
-                    fd = os.open(paths.log, os.O_RDWR | os.O_CLOEXEC)
-                    try:
-                        if os.fstat(fd).st_size:
-                            header_of(fd, str(paths.log), str(key))
-                        self._options.on_write(key)
-                        osfiles.wait_lock(fd, self._options.lock_timeout)
-                        os.rename(paths.log, paths.log.with_suffix(DELETED))
-                        osfiles.sync_dir(paths.log.parent)
-                    finally:
-                        os.close(fd)
-                    reach("delete.renamed")
-                    finish_delete(paths)
-                    reach("delete.done")
-            except FileNotFoundError:
-                return False
-            except OSError as error:
-                raise failed(error, "deleting a session", paths.log) from error
+            done: bool | None = None
+            while done is None:
+                try:
+                    log.lock()
+                    with self._locked_dir(paths):
+                        done = self._delete(key, paths, log)
+                except FileNotFoundError:  # the directory went meanwhile
+                    return False
+                except OSError as error:
+                    raise failed(error, "deleting a session", paths.log) from error
+                finally:
+                    log.forget()
+        return done
+
+    def _delete(self, key: SessionKey, paths: SessionPaths, log: LogFile) -> bool | None:
+        """Deletes what is there, under both locks; None if the log was replaced since it was locked."""
+        try:
+            finished = finish_delete(paths)
+            grave = paths.log.with_suffix(DELETED)
+            size = paths.log.stat().st_size if paths.log.exists() else None
+            if size and not log.at_path():
+                return None
+            if size is None and not belongings(paths):
+                return finished
+            self._options.on_write(key)
+            if size is None:
+                os.close(osfiles.open_new(grave))
+            else:
+                os.rename(paths.log, grave)
+        except OSError as error:
+            raise failed(error, "deleting a session", paths.log) from error
+        try:
+            osfiles.sync_dir(paths.log.parent)
+            reach("delete.renamed")
+            finish_delete(paths)
+            reach("delete.done")
+        except OSError as error:
+            raise StorageFailed(
+                f"the session is deleted, but the system refused to remove all of it: {error.strerror}",
+                path=str(grave),
+                hint="delete it once more, or run `stratalog doctor --repair`",
+            ) from error
         return True
 
     def sessions(self, tenant: str | None = None) -> Iterator[SessionKey]:
         for path in self._files(tenant, "*.jsonl"):
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:  # deleted since the directory was read
+                continue
             except OSError as error:
                 self._options.on_problem(Problem(f"cannot be opened: {error.strerror}", path=str(path)))
                 continue
@@ -176,7 +207,7 @@ class JsonlStore:
                 key = parse_key(header.key)
                 if session_paths(self.root, key).log != path:
                     raise ForeignFile("this file holds the log of another session", path=path, holds=key)
-            except StratalogError as error:
+            except (StratalogError, OSError) as error:
                 self._options.on_problem(Problem(str(error), path=str(path), line=1))
                 continue
             finally:
@@ -188,16 +219,16 @@ class JsonlStore:
     def seal(self, key: SessionKey, first_kept: str) -> bool:
         """Moves what lies before the entry `first_kept` into the archive; what is read does not change."""
         with self._held(key) as log:
-            if not log.lock():
-                return False
-            try:
-                cut = log.offset_of(first_kept)
-                if cut is None:
-                    return False
-                log.reseal(cut, new_generation=False, entries=())
-            finally:
-                log.forget()
-        return True
+            while log.lock():
+                try:
+                    cut = log.offset_of(first_kept)
+                    if cut is None:
+                        return False
+                    if log.reseal(cut, new_generation=False, entries=()) is not None:
+                        return True
+                finally:
+                    log.forget()
+        return False
 
     def compress(self, key: SessionKey) -> int:
         """Compresses the archive's plain segments, one after another; returns the bytes saved."""
@@ -209,27 +240,36 @@ class JsonlStore:
         opened.close()
         try:
             for piece in archive.pieces(paths.archive):
-                if piece.compressed or piece.segment >= active:
-                    continue
-                try:
-                    data = piece.path.read_bytes()
-                except FileNotFoundError:  # another process compressed it
-                    continue
-                packed = archive.compress(data)
-                if archive.decompress(packed) != data:
-                    raise DamagedLog(
-                        "a segment did not survive compression; it was kept", path=str(piece.path)
-                    )
-                osfiles.replace_file(archive.packed_path(piece.path), packed, point="compress")
-                osfiles.remove(piece.path)
-                saved += len(data) - len(packed)
+                if not piece.compressed and piece.segment < active:
+                    saved += self._compress(paths, piece)
         except OSError as error:
             raise failed(error, "compressing a segment", paths.archive) from error
         return saved
 
+    def _compress(self, paths: SessionPaths, piece: archive.Piece) -> int:
+        try:
+            before = piece.path.stat()
+            data = piece.path.read_bytes()
+        except FileNotFoundError:  # compressed or deleted by another
+            return 0
+        packed = archive.compress(data)
+        if archive.decompress(packed) != data:
+            raise DamagedLog("a segment did not survive compression; it was kept", path=str(piece.path))
+        with self._locked_dir(paths):
+            # Meanwhile it may have been repaired, or deleted with its session, and another made.
+            try:
+                now = piece.path.stat()
+            except FileNotFoundError:
+                return 0
+            if (now.st_ino, now.st_mtime_ns) != (before.st_ino, before.st_mtime_ns):
+                return 0
+            osfiles.replace_file(archive.packed_path(piece.path), packed, point="compress")
+            osfiles.remove(piece.path)
+        return len(data) - len(packed)
+
     def blob(self, key: SessionKey, blob: Blob) -> bytes:
         """The payload that `blob` names, checked. Raises `DamagedLog`."""
-        path = session_paths(self.root, key).blobs / blob.sha256
+        path = session_paths(self.root, key).blobs / codec.blob_name(blob)
         try:
             return codec.check_blob(blob, path.read_bytes(), str(path))
         except OSError as error:
@@ -248,11 +288,11 @@ class JsonlStore:
         Returns what was moved. Raises `ForeignFile` and `NewerFormat` for what is not this version's log.
         """
         paths = session_paths(self.root, key)
+        if not paths.log.parent.is_dir():
+            return []
         with self._held(key) as log:
             log.close()
-            with self._locked_dir(paths):
-                finish_delete(paths)
-                return repair.repair(key, paths, self._options.lock_timeout)
+            return repair.repair(key, paths, self._options.lock_timeout)
 
     def unfinished_files(self, tenant: str | None = None) -> Iterator[Path]:
         """Files that a crash left half made or half deleted; nothing reads them."""
@@ -274,32 +314,46 @@ class JsonlStore:
 
     def close(self) -> None:
         """Closes every file, synced. The store may be used again."""
-        with self._mutex:
-            logs = list(self._open.values())
-            self._open.clear()
+        here = self._here()
+        with here.mutex:
+            logs = list(here.logs.values())
+            here.logs.clear()
+        error: StorageFailed | None = None
         for log in logs:
             with log.mutex:
                 log.evicted = True
-                log.close()
+                try:
+                    log.close()
+                except StorageFailed as raised:
+                    error = raised
+        if error is not None:
+            raise error
 
     # --- what is open ---
 
+    def _here(self) -> _Open:
+        """What this process has open."""
+        pid = os.getpid()
+        found = self._open.get(pid)
+        if found is None:
+            found = self._open.setdefault(pid, _Open())
+            for other in [other for other in self._open if other != pid]:
+                parents = self._open.pop(other, None)
+                for log in parents.logs.values() if parents is not None else ():
+                    log.abandon()
+        return found
+
     def _log(self, key: SessionKey) -> LogFile:
-        with self._mutex:
-            if self._pid != os.getpid():
-                # A forked child must not share the parent's locks, which belong to the open files.
-                for log in self._open.values():
-                    log.forget()
-                self._open.clear()
-                self._pid = os.getpid()
-            found = self._open.get(key)
+        here = self._here()
+        with here.mutex:
+            found = here.logs.get(key)
             if found is not None:
-                self._open.move_to_end(key)
+                here.logs.move_to_end(key)
                 return found
             log = LogFile(key, session_paths(self.root, key), self._options)
-            self._open[key] = log
-            if len(self._open) > self.max_open:
-                self._evict()
+            here.logs[key] = log
+            if len(here.logs) > self.max_open:
+                self._evict(here.logs)
             return log
 
     @contextmanager
@@ -312,15 +366,17 @@ class JsonlStore:
                     yield log
                     return
 
-    def _evict(self) -> None:
+    def _evict(self, logs: OrderedDict[SessionKey, LogFile]) -> None:
         """Closes the logs that were not used for longest, but never one that somebody uses."""
-        for key, log in list(self._open.items())[: len(self._open) - self.max_open]:
+        for key, log in list(logs.items())[: len(logs) - self.max_open]:
             if log.mutex.acquire(blocking=False):
                 try:
                     if not log.queue:
                         log.evicted = True
+                        del logs[key]
                         log.close()
-                        del self._open[key]
+                except StorageFailed as error:
+                    self._options.on_problem(Problem(str(error), path=str(log.paths.log), key=str(key)))
                 finally:
                     log.mutex.release()
 

@@ -1,7 +1,8 @@
 """Reading a session's log: the archive's segments that are needed, then the active one.
 
 The active segment is opened first and read as long as it was then; a seal that happens meanwhile only moves
-what is already open. Damage is skipped and told in `problems`.
+what is already open. Damage is skipped and told in `problems`; so are entries that are not where their
+neighbours say that they should be.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from stratalog import osfiles
 from stratalog.errors import DamagedLog
 from stratalog.keys import SessionKey, SessionPaths
 from stratalog.log import archive, codec
 from stratalog.log.contract import Problem
 from stratalog.log.segment import (
+    TORN,
     Line,
-    entry_in,
+    found_in,
     header_of,
-    last_newline,
     lines,
     lines_back,
     lines_of,
     offset_of,
+    settled,
 )
 from stratalog.osfiles import failed
 from stratalog.types import AnyEntry, Blob
@@ -48,13 +51,15 @@ class OpenLog:
 
 
 def open_log(key: SessionKey, paths: SessionPaths) -> OpenLog | None:
-    """The log of `key` open for reading; None when there is none. Raises as `header_of`, and `StorageFailed`."""
+    """The log of `key` open for reading; None when there is none.
+
+    Raises as `header_of`, and `StorageFailed`.
+    """
     try:
         fd = os.open(paths.log, os.O_RDONLY | os.O_CLOEXEC)
         opened = OpenLog(key, paths, fd)
-        if opened.size == 0:  # nobody here makes such a file, and nothing is in it
-            return None
-        opened.header, opened.body = header_of(fd, str(paths.log), str(key))
+        if opened.size:  # an empty file is none that we made, and nothing is in it
+            opened.header, opened.body = header_of(fd, str(paths.log), str(key))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -73,6 +78,8 @@ class LogReader:
         self.before = before
         self.reverse = reverse
         self.problems: list[Problem] = []
+        if opened.size == 0:
+            self._report("the log is empty, without a header", str(opened.paths.log))
 
     def entries(self) -> Iterator[AnyEntry]:
         """The entries as stored; closes the log at the end."""
@@ -80,13 +87,44 @@ class LogReader:
         try:
             active = self._entries_in(self._active_lines(), str(log.paths.log))
             sealed = chain.from_iterable(map(self._piece, self._pieces()))
-            for entry in chain(active, sealed) if self.reverse else chain(sealed, active):
-                if after < entry.seq and (before is None or entry.seq < before):
-                    yield entry
+            found = chain(active, sealed) if self.reverse else chain(sealed, active)
+            yield from self._without_gaps(
+                entry for entry in found if after < entry.seq and (before is None or entry.seq < before)
+            )
         except OSError as error:
             raise failed(error, "reading a log", log.paths.log) from error
         finally:
             log.close()
+
+    def _without_gaps(self, entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        """The same entries; what is missing between them, and was not reported as damaged, is a problem."""
+        low, high = self.after, self.opened.header.base  # what lies between must be there
+        if self.before is not None:
+            high = min(high, self.before)
+        told = len(self.problems)
+        last = None
+        for entry in entries:
+            if last is None:
+                gap = (entry.seq, high) if self.reverse else (low, entry.seq)
+            else:
+                gap = (entry.seq, last) if self.reverse else (last, entry.seq)
+            self._gap(*gap, told)
+            last = entry.seq
+            yield entry
+            told = len(self.problems)
+        if self.reverse:
+            self._gap(low, high if last is None else last, told)
+        else:
+            self._gap(low if last is None else last, high, told)
+
+    def _gap(self, low: int, high: int, told: int) -> None:
+        if high - low > 1 and len(self.problems) == told:
+            self._report(f"entries {low + 1} to {high - 1} are missing", str(self.opened.paths.log))
+
+    def _report(self, reason: str, path: str, offset: int = 0, length: int = 0) -> None:
+        self.problems.append(
+            Problem(reason, path=path, offset=offset, length=length, key=str(self.opened.key))
+        )
 
     def resolved(self, entries: Iterator[AnyEntry], load: Callable[[Blob], bytes]) -> Iterator[AnyEntry]:
         """The same entries with their payloads in place; one that is damaged stays a reference."""
@@ -101,22 +139,24 @@ class LogReader:
 
     def _active_lines(self) -> Iterator[Line]:
         log = self.opened
-        whole = last_newline(log.fd, log.body, log.size)
-        if whole < log.size:
-            self.problems.append(
-                Problem(
-                    "the last line is not finished",
-                    path=str(log.paths.log),
-                    offset=whole,
-                    length=log.size - whole,
-                )
-            )
-        start, stop = log.body, whole
+        start, stop = log.body, settled(log.fd, log.body, log.size)
+        if stop < log.size and self._nobody_writes():
+            self._report(TORN, str(log.paths.log), stop, log.size - stop)
         if self.after >= log.header.base:
             start = offset_of(log.fd, start, stop, self.after + 1)
         if self.before is not None:
-            stop = offset_of(log.fd, start, stop, self.before)
+            stop = offset_of(log.fd, start, stop, self.before, beyond=True)
         return (lines_back if self.reverse else lines)(log.fd, start, stop)
+
+    def _nobody_writes(self) -> bool:
+        """Whether what is unfinished was left so by a crash, and is not just being written."""
+        log = self.opened
+        if not osfiles.try_lock(log.fd):
+            return False
+        try:
+            return os.fstat(log.fd).st_size == log.size
+        finally:
+            osfiles.unlock(log.fd)
 
     def _pieces(self) -> list[archive.Piece]:
         """The sealed segments that hold some of the entries, in reading order."""
@@ -124,6 +164,8 @@ class LogReader:
         if self.after + 1 >= log.header.base:
             return []
         known = [piece for piece in archive.pieces(log.paths.archive) if piece.segment < log.header.segment]
+        if not known:  # the archive is gone, by hand or by a deletion meanwhile: the gap is told
+            return []
         ends = [piece.base for piece in known[1:]] + [log.header.base]
         needed = [
             piece
@@ -136,15 +178,14 @@ class LogReader:
         try:
             found = lines_of(archive.load(piece))[1:]
         except (codec.BadLine, OSError) as error:
-            self.problems.append(Problem(f"a sealed segment cannot be read: {error}", path=str(piece.path)))
+            self._report(f"a sealed segment cannot be read: {error}", str(piece.path))
             return
         yield from self._entries_in(reversed(found) if self.reverse else found, str(piece.path))
 
     def _entries_in(self, source: Iterable[Line], path: str) -> Iterator[AnyEntry]:
         for line in source:
-            found = entry_in(line)
-            if found.reason:
-                length = found.start - line.offset if found.entry is not None else len(line.data)
-                self.problems.append(Problem(found.reason, path=path, offset=line.offset, length=length))
-            if found.entry is not None:
-                yield found.entry
+            for found in reversed(found_in(line)) if self.reverse else found_in(line):
+                if found.entry is not None:
+                    yield found.entry
+                else:
+                    self._report(found.reason, path, found.start, found.stop - found.start)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -20,17 +22,30 @@ from stratalog.keys import SessionKey, SessionPaths
 from stratalog.log import archive, codec
 from stratalog.log.contract import Problem, Verification
 from stratalog.log.fences import first_fence
-from stratalog.log.segment import Line, entry_in, header_of, lines, lines_of
+from stratalog.log.segment import TORN, Line, entries_of, found_in, header_of, lines, lines_of, settled
 from stratalog.types import AnyEntry, Blob, Note
 
 
+def release(fd: int) -> None:
+    """Closes a file, and gives its lock back even where a forked child has the file open too."""
+    with suppress(OSError):
+        osfiles.unlock(fd)
+    os.close(fd)
+
+
 class _Source(msgspec.Struct):
-    """One segment as verify reads it."""
+    """One segment as verify reads it. `stop` is the seq after its last entry, where that is known.
+
+    `reason` says why it cannot be read as it should be; then `data` is the file as it is, empty when it is
+    missing, and `lines` what can be read all the same.
+    """
 
     path: Path
-    header: codec.Header | None
+    header: codec.Header
     lines: Iterator[Line]
-    active: bool
+    stop: int | None = None
+    reason: str = ""
+    data: bytes = b""
 
 
 def quarantine(paths: SessionPaths, data: bytes, problem: Problem) -> Path:
@@ -43,19 +58,19 @@ def quarantine(paths: SessionPaths, data: bytes, problem: Problem) -> Path:
     return target
 
 
-def last_of(piece: archive.Piece) -> tuple[int, int]:
-    """The last seq in a sealed segment, and its generation. Raises `DamagedLog` when that cannot be read."""
+def last_of(piece: archive.Piece) -> tuple[int, codec.Header]:
+    """The last seq in a sealed segment, and its header. Raises `DamagedLog` when that cannot be read."""
     try:
         found = lines_of(archive.load(piece))
         header = codec.decode_header(found[0].data)
-        last = next((entry for entry in map(_entry, reversed(found[1:])) if entry is not None), None)
     except (codec.BadLine, OSError, IndexError) as error:
         raise DamagedLog(
             f"the log is gone and the last segment of its archive cannot be read: {error}",
             path=str(piece.path),
             hint="run `stratalog doctor`",
         ) from error
-    return (last.seq if last is not None else piece.base - 1), header.generation
+    last = next((got[-1] for got in map(entries_of, reversed(found[1:])) if got), None)
+    return (last.seq if last is not None else piece.base - 1), header
 
 
 def clear_leftovers(fd: int, header: codec.Header, body: int, end: int, paths: SessionPaths) -> None:
@@ -77,37 +92,49 @@ def clear_leftovers(fd: int, header: codec.Header, body: int, end: int, paths: S
 
 
 def verify(key: SessionKey, paths: SessionPaths, lock_timeout: float) -> Verification:
-    """Reads every segment and payload again. Nothing is changed."""
+    """Reads every segment and payload again. Nothing is changed.
+
+    The log is locked only to see where it ends; what is appended meanwhile is not looked at.
+    """
     problems: list[Problem] = []
     entries = segments = size = 0
-    expected: int | None = None
-    seen: set[str] = set()
     fd = -1
     try:
-        fd = _locked(paths, lock_timeout)
-        size = os.fstat(fd).st_size
-        for source in _sources(fd, size, key, paths, problems):
+        fd, size = _locked(paths, lock_timeout)
+        try:
+            header, body = _header(fd, size, key, paths)
+            end = settled(fd, body, size)
+            problems += _leftovers(header, key, paths)
+        finally:
+            osfiles.unlock(fd)
+        if end < size:
+            problems.append(Problem(TORN, path=str(paths.log), offset=end, length=size - end, key=str(key)))
+        expected, generation = 1, 0
+        seen: set[str] = set()
+        for source in _sources(fd, header, body, end, key, paths):
             segments += 1
-            if source.header is not None and expected is None:
-                expected = source.header.base
+            if source.reason:
+                problems.append(Problem(source.reason, path=str(source.path), key=str(key)))
+            if source.header.generation != generation:
+                generation = source.header.generation
+                seen.clear()
             for line in source.lines:
-                found = entry_in(line)
-                if found.reason:
-                    problems.append(
-                        Problem(
-                            found.reason,
-                            path=str(source.path),
-                            offset=line.offset,
-                            length=len(line.data) if found.entry is None else found.start - line.offset,
-                            key=str(key),
+                for found in found_in(line):
+                    if found.entry is None:
+                        problems.append(
+                            Problem(
+                                found.reason,
+                                path=str(source.path),
+                                offset=found.start,
+                                length=found.stop - found.start,
+                                key=str(key),
+                            )
                         )
-                    )
-                if found.entry is None:
-                    continue
-                entries += 1
-                problems += _check(found.entry, expected, seen, source.path, line, paths, key)
-                expected = found.entry.seq + 1
-                seen.add(found.entry.id)
+                        continue
+                    entries += 1
+                    problems += _check(found.entry, expected, seen, source.path, line, paths, key)
+                    expected = found.entry.seq + 1
+                    seen.add(found.entry.id)
     except FileNotFoundError:
         problems.append(Problem("there is no log", path=str(paths.log), key=str(key)))
     except StratalogError as error:
@@ -122,32 +149,61 @@ def verify(key: SessionKey, paths: SessionPaths, lock_timeout: float) -> Verific
 
 
 def repair(key: SessionKey, paths: SessionPaths, lock_timeout: float) -> list[Problem]:
-    """Moves the damage in every segment to quarantine. The caller holds the directory's lock."""
+    """Moves the damage in every segment to quarantine; returns what it moved or found missing."""
+    while True:
+        fd = -1
+        try:
+            fd, size = _locked(paths, lock_timeout)
+            with osfiles.locked_dir(paths.log.parent, lock_timeout):
+                if os.path.samestat(os.fstat(fd), os.stat(paths.log)):
+                    return _repair(fd, size, key, paths)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise osfiles.failed(error, "repairing a log", paths.log) from error
+        finally:
+            if fd >= 0:
+                release(fd)
+
+
+def _repair(fd: int, size: int, key: SessionKey, paths: SessionPaths) -> list[Problem]:
+    if size == 0:
+        return []
     moved: list[Problem] = []
     try:
-        fd = _locked(paths, lock_timeout)
-    except FileNotFoundError:
-        return moved
-    try:
-        problems: list[Problem] = []
-        size = os.fstat(fd).st_size
-        last = 0
-        for source in list(_sources(fd, size, key, paths, problems, repairing=True)):
-            if source.header is None:
-                continue
-            last = max(last, source.header.base - 1)
-            rebuilt, lost, last = _rebuild(source, last, paths, key)
-            moved += lost
-            if lost:
-                data = codec.header_line(source.header) + b"".join(rebuilt)
-                if source.path.suffix == ".zst":
-                    data = archive.compress(data)
-                osfiles.replace_file(source.path, data)
-    except OSError as error:
-        raise osfiles.failed(error, "repairing a log", paths.log) from error
-    finally:
-        os.close(fd)
+        header, body = _header(fd, size, key, paths)
+        rescued = False
+    except ForeignFile:
+        header, body = _rescued_header(fd, size, key, paths), 0
+        rescued = True
+    end = settled(fd, body, size)
+    if not rescued:
+        clear_leftovers(fd, header, body, end, paths)
+    last = 0
+    for source in _sources(fd, header, body, end, key, paths):
+        if source.path == paths.archive:  # a missing segment is made of notes
+            source.header = msgspec.structs.replace(source.header, base=last + 1)
+            source.path = archive.piece_path(paths.archive, source.header.segment, last + 1)
+        rebuilt, lost, last = _rebuild(source, last, paths, key)
+        if source.path == paths.log and end < size:
+            torn = Problem(TORN, path=str(paths.log), offset=end, key=str(key))
+            lost.append(_moved(torn, os.pread(fd, size - end, end), paths))
+        moved += lost
+        if lost:
+            data = codec.header_line(source.header) + b"".join(rebuilt)
+            if source.path.suffix == ".zst":
+                data = archive.compress(data)
+            osfiles.make_dir(source.path.parent)
+            osfiles.replace_file(source.path, data)
     return moved
+
+
+def _moved(problem: Problem, data: bytes, paths: SessionPaths) -> Problem:
+    """The problem, after its bytes were put into quarantine."""
+    problem = msgspec.structs.replace(problem, length=len(data))
+    if not data:
+        return problem
+    return msgspec.structs.replace(problem, quarantine=quarantine(paths, data, problem).name)
 
 
 def _rebuild(
@@ -158,11 +214,20 @@ def _rebuild(
     lost: list[Problem] = []
     waiting: list[Problem] = []
 
+    def move(reason: str, offset: int, data: bytes) -> None:
+        problem = Problem(reason, path=str(source.path), offset=offset, key=str(key))
+        lost.append(_moved(problem, data, paths))
+        if data:
+            waiting.append(lost[-1])
+
     def mark(count: int) -> None:
+        """Notes in place of `count` entries that are lost."""
         nonlocal last
+        if count > 0 and not lost:
+            lost.append(Problem(f"{count} entries are missing", path=str(source.path), key=str(key)))
         for number in range(count):
             last += 1
-            problem = waiting[min(number, len(waiting) - 1)] if waiting else Problem("entries are missing")
+            problem = waiting[min(number, len(waiting) - 1)] if waiting else lost[-1]
             note = Note(
                 kind="damage",
                 text=problem.reason,
@@ -171,117 +236,112 @@ def _rebuild(
             rebuilt.append(codec.line_of(codec.encode(codec.stamp(note, last, now_ms()))[1]))
         waiting.clear()
 
+    if source.reason:
+        move(source.reason, 0, source.data)
     for line in source.lines:
-        found = entry_in(line)
-        if found.reason:
-            damaged = line.data if found.entry is None else line.data[: found.start - line.offset]
-            problem = Problem(
-                found.reason, path=str(source.path), offset=line.offset, length=len(damaged), key=str(key)
-            )
-            where = quarantine(paths, damaged, problem)
-            problem = msgspec.structs.replace(problem, quarantine=where.name)
-            lost.append(problem)
-            waiting.append(problem)
-        if found.entry is not None:
-            if found.entry.seq > last + 1:
-                gap = found.entry.seq - last - 1
-                if not waiting:
-                    lost.append(Problem(f"{gap} entries are missing", path=str(source.path), key=str(key)))
-                mark(gap)
-            waiting.clear()
-            rebuilt.append(line.data[found.start - line.offset :] + b"\n")
-            last = found.entry.seq
-    # A line at the very end that never had its newline was never acknowledged: it needs no mark.
-    mark(len([problem for problem in waiting if not _unfinished(problem, source)]))
+        for found in found_in(line):
+            data = line.data[found.start - line.offset : found.stop - line.offset]
+            if found.entry is None:
+                move(found.reason, found.start, data)
+            elif found.entry.seq <= last:
+                move(f"entry {found.entry.seq} is here again, or too late", found.start, data)
+                waiting.pop()
+            else:
+                mark(found.entry.seq - last - 1)
+                rebuilt.append(data + b"\n")
+                last = found.entry.seq
+    mark(len(waiting) if source.stop is None else source.stop - 1 - last)
     return rebuilt, lost, last
 
 
-def _unfinished(problem: Problem, source: _Source) -> bool:
-    if not source.active:
-        return False
-    return problem.offset + problem.length == source.path.stat().st_size
+def _header(fd: int, size: int, key: SessionKey, paths: SessionPaths) -> tuple[codec.Header, int]:
+    if size == 0:
+        raise DamagedLog("the log is empty, without a header", hint="the next append makes it anew")
+    return header_of(fd, str(paths.log), str(key))
 
 
 def _sources(
-    fd: int,
-    size: int,
-    key: SessionKey,
-    paths: SessionPaths,
-    problems: list[Problem],
-    *,
-    repairing: bool = False,
+    fd: int, header: codec.Header, body: int, end: int, key: SessionKey, paths: SessionPaths
 ) -> Iterator[_Source]:
-    """The segments, oldest first. Those without a readable header are problems."""
-    if size == 0:
-        problems.append(Problem("the log is empty, without a header", path=str(paths.log), key=str(key)))
-        return
+    """The segments, oldest first; also those that are missing."""
+    sealed = [piece for piece in archive.pieces(paths.archive) if piece.segment < header.segment]
+    active = archive.Piece(header.segment, header.base, paths.log)
+    first = archive.Piece(0, 1, paths.archive)
+    for before, piece in pairwise([first, *sealed, active]):
+        for number in range(before.segment + 1, piece.segment):
+            own = msgspec.structs.replace(header, segment=number)
+            yield _Source(paths.archive, own, iter(()), piece.base, f"segment {number} is missing")
+        if piece is not active:
+            after = next(other for other in [*sealed, active] if other.segment > piece.segment)
+            stop = after.base if after.segment == piece.segment + 1 else None
+            yield _sealed(piece, stop, header, key)
+    yield _Source(paths.log, header, lines(fd, body, end))
+
+
+def _sealed(piece: archive.Piece, stop: int | None, header: codec.Header, key: SessionKey) -> _Source:
+    own = msgspec.structs.replace(header, segment=piece.segment, base=piece.base)
+    rest: list[Line] = []
     try:
-        header, body = header_of(fd, str(paths.log), str(key))
-    except ForeignFile:
-        # Lines of ours behind a damaged header can be saved; anything else is not ours to touch.
-        if not any(entry_in(line).entry is not None for line in lines(fd, 0, size)):
-            raise
-        if not repairing:
-            raise
-        header, body = _rescued_header(fd, size, key, paths), 0
-    before = None
-    for piece in archive.pieces(paths.archive):
-        if piece.segment >= header.segment:
-            problems.append(
-                Problem(
-                    "left over from a seal that did not finish; the log has its entries",
-                    path=str(piece.path),
-                    key=str(key),
-                )
-            )
-            continue
-        try:
-            found = lines_of(archive.load(piece))
-            own = codec.decode_header(found[0].data)
-            if own.key != str(key):
-                raise codec.BadLine(f"it is a segment of another session, {own.key}")
-        except (codec.BadLine, OSError, IndexError) as error:
-            problems.append(
-                Problem(f"a sealed segment cannot be read: {error}", path=str(piece.path), key=str(key))
-            )
-            continue
-        if before is not None and piece.segment != before + 1:
-            problems.append(
-                Problem(f"segment {before + 1} is missing", path=str(paths.archive), key=str(key))
-            )
-        before = piece.segment
-        yield _Source(piece.path, own, iter(found[1:]), False)
-    if (before or 0) != header.segment - 1:
-        problems.append(
-            Problem(f"segment {header.segment - 1} is missing", path=str(paths.archive), key=str(key))
-        )
-    yield _Source(paths.log, header, lines(fd, body, size), True)
+        found = lines_of(archive.load(piece))
+        rest = found[1:]
+        own = codec.decode_header(found[0].data if found else b"")
+        if own.key != str(key):
+            rest = []
+            raise codec.BadLine(f"it is a segment of another session, {own.key}")
+    except (codec.BadLine, OSError) as error:
+        reason = f"a sealed segment cannot be read: {error}"
+        if rest:
+            reason = f"the header of a sealed segment is damaged: {error}"
+            return _Source(piece.path, own, iter(rest), stop, reason, found[0].data)
+        data = piece.path.read_bytes()
+        own = msgspec.structs.replace(header, segment=piece.segment, base=piece.base)
+        return _Source(piece.path, own, iter(()), stop, reason, data)
+    return _Source(piece.path, own, iter(rest), stop)
+
+
+def _leftovers(header: codec.Header, key: SessionKey, paths: SessionPaths) -> list[Problem]:
+    """Segments that an unfinished seal left. The log's lock is held, so none is being made."""
+    reason = "left over from a seal that did not finish; the next one removes it"
+    return [
+        Problem(reason, path=str(piece.path), key=str(key))
+        for piece in archive.pieces(paths.archive)
+        if piece.segment >= header.segment
+    ]
 
 
 def _rescued_header(fd: int, size: int, key: SessionKey, paths: SessionPaths) -> codec.Header:
-    """A header for a log whose own is damaged, from what its entries and its archive say."""
-    first = next(entry for entry in map(_entry, lines(fd, 0, size)) if entry is not None)
+    """A header for a log whose own is damaged, from what its entries and its archive say.
+
+    Raises what `header_of` does where no line is of ours, or where the header is whole: another's log.
+    """
+    first = next((got[0] for got in map(entries_of, lines(fd, 0, size)) if got), None)
+    try:
+        codec.decode_header(next(lines(fd, 0, size)).data)
+        first = None
+    except codec.BadLine:
+        pass
+    if first is None:
+        header_of(fd, str(paths.log), str(key))
     sealed = archive.pieces(paths.archive)
-    generation, first_of_generation = 1, 1
+    segment, generation, start, base = 1, 1, 1, 1
     if sealed:
-        header = codec.decode_header(lines_of(archive.load(sealed[-1]))[0].data)
-        generation, first_of_generation = header.generation, header.first
-    now = now_ms()
+        last, own = last_of(sealed[-1])
+        segment, generation, start, base = own.segment + 1, own.generation, own.first, last + 1
     return codec.Header(
         format=codec.FORMAT,
         key=str(key),
-        segment=sealed[-1].segment + 1 if sealed else 1,
+        segment=segment,
         generation=generation,
-        base=first.seq,
+        base=base,
         fence=first_fence(),
-        created=now,
-        first=first_of_generation,
+        created=now_ms(),
+        first=start,
     )
 
 
 def _check(
     entry: AnyEntry,
-    expected: int | None,
+    expected: int,
     seen: set[str],
     path: Path,
     line: Line,
@@ -294,7 +354,7 @@ def _check(
     def say(reason: str) -> None:
         found.append(Problem(reason, path=str(path), offset=line.offset, length=len(line.data), key=str(key)))
 
-    if expected is not None and entry.seq != expected:
+    if entry.seq != expected:
         say(f"entry {expected} should be here, not entry {entry.seq}")
     if entry.id in seen:
         say(f"the id {entry.id} was used before")
@@ -306,21 +366,28 @@ def _check(
 
 
 def _blob_problem(blob: Blob, paths: SessionPaths) -> str:
-    path = paths.blobs / blob.sha256
     try:
+        path = paths.blobs / codec.blob_name(blob)
         codec.check_blob(blob, path.read_bytes(), str(path))
     except (StratalogError, OSError) as error:
         return str(error)
     return ""
 
 
-def _locked(paths: SessionPaths, seconds: float) -> int:
-    fd = os.open(paths.log, os.O_RDWR | os.O_CLOEXEC)
-    if not osfiles.wait_lock(fd, seconds):
-        os.close(fd)
-        raise LogBusy(f"another process keeps the log locked for over {seconds:g} s", path=str(paths.log))
-    return fd
-
-
-def _entry(line: Line) -> AnyEntry | None:
-    return entry_in(line).entry
+def _locked(paths: SessionPaths, seconds: float) -> tuple[int, int]:
+    """The log open and locked, and its size."""
+    while True:
+        fd = os.open(paths.log, os.O_RDWR | os.O_CLOEXEC)
+        held = False
+        try:
+            if not osfiles.wait_lock(fd, seconds):
+                raise LogBusy(
+                    f"another process keeps the log locked for over {seconds:g} s", path=str(paths.log)
+                )
+            info = os.fstat(fd)
+            held = os.path.samestat(info, os.stat(paths.log))  # it may have been replaced meanwhile
+        finally:
+            if not held:
+                release(fd)
+        if held:
+            return fd, info.st_size

@@ -1,22 +1,38 @@
 """Reading one segment: a header line, then entries, split on the byte `\\n` and on nothing else.
 
-Everything here reads and nothing writes. A line that is not whole is looked at once more for a whole one at
-its end, so that a run of NULs or half a line before a good line costs only what was damaged.
+Everything here reads and nothing writes. A line that is not whole is looked at once more for whole entries
+within it, so that a run of NULs, half a line before a good one, or a lost line break costs only what was
+damaged.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import zlib
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from stratalog.errors import ForeignFile, NewerFormat
-from stratalog.log.codec import FORMAT, BadLine, Header, decode, decode_header, format_of
+from stratalog.log.codec import (
+    FORMAT,
+    BadLine,
+    Header,
+    body_of,
+    decode,
+    decode_header,
+    format_of,
+    goes_on,
+)
 from stratalog.types import AnyEntry, TurnStart
 
 _CHUNK = 65_536
+_NEAR = 8_192
 _BIG_CHUNK = 1_048_576
+_MAX_HEADER = 131_072  # four ids of 1,024 characters, which take up to 12 bytes each
+
+TORN = "the end of the log is torn: an append did not finish"
 
 
 class Line(NamedTuple):
@@ -27,26 +43,80 @@ class Line(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a line holds: an entry, or why it has none; `reason` is also set when a part of it was damaged."""
+    """A span of a line: an entry with an empty `reason`, or why there is none; offsets are in the file."""
 
     entry: AnyEntry | None
     reason: str
     start: int
+    stop: int
 
 
-def entry_in(line: Line) -> Found:
-    """The entry in a line; after damage at the line's start, the entry that ends it."""
+# An entry's beginning. It can also stand within one: free JSON may have a member `crc` of its own.
+_START = re.compile(rb'\{"crc":"([0-9a-f]{8})",')
+_END = re.compile(rb"\}")
+_EFFORT = 64  # a damaged line is looked at as if it were that many times as long, and no more
+
+
+def found_in(line: Line) -> list[Found]:
+    """What the line holds, in order: one entry; after damage, every whole entry and each damaged span."""
+    stop = line.offset + len(line.data)
     try:
-        return Found(decode(line.data), "", line.offset)
+        return [Found(decode(line.data), "", line.offset, stop)]
     except BadLine as error:
         reason = str(error)
-    at = line.data.rfind(b'{"crc":"', 1)
-    if at > 0:
-        try:
-            return Found(decode(line.data[at:]), reason, line.offset + at)
-        except BadLine:
-            pass
-    return Found(None, reason, line.offset)
+    found: list[Found] = []
+    done = 0
+    left = _EFFORT * (len(line.data) + 10_000)
+    for start in _START.finditer(line.data):
+        if left <= 0:
+            break
+        if start.start() < done:
+            continue
+        entry, end, cost = _entry_at(line.data, start, left)
+        left -= cost
+        if entry is None:
+            continue
+        if done or start.start():
+            found.append(_damaged(line, done, start.start()))
+        found.append(Found(entry, "", line.offset + start.start(), line.offset + end))
+        done = end
+    if not found:
+        return [Found(None, reason, line.offset, stop)]
+    if done < len(line.data):
+        found.append(_damaged(line, done, len(line.data)))
+    return found
+
+
+def entries_of(line: Line) -> list[AnyEntry]:
+    """The whole entries in a line."""
+    return [found.entry for found in found_in(line) if found.entry is not None]
+
+
+def _entry_at(data: bytes, start: re.Match[bytes], left: int) -> tuple[AnyEntry | None, int, int]:
+    """The entry that begins at `start`, where it ends, and the bytes that were looked at to find it."""
+    crc, at, want = zlib.crc32(b"{"), start.end(), int(start[1], 16)
+    view = memoryview(data)
+    cost = 0
+    for brace in _END.finditer(data, at):
+        cost += brace.end() - at + _EFFORT
+        if cost > left:
+            break
+        crc, at = zlib.crc32(view[at : brace.end()], crc), brace.end()
+        if crc == want:
+            try:
+                return decode(data[start.start() : at]), at, cost
+            except BadLine:
+                continue
+    return None, 0, cost + len(data) - at
+
+
+def _damaged(line: Line, start: int, stop: int) -> Found:
+    try:
+        body_of(line.data[start:stop])
+        reason = "not an entry"
+    except BadLine as error:
+        reason = str(error) if stop > start else "a line break is missing"
+    return Found(None, reason, line.offset + start, line.offset + stop)
 
 
 def header_of(fd: int, path: str, key: str | None) -> tuple[Header, int]:
@@ -54,7 +124,9 @@ def header_of(fd: int, path: str, key: str | None) -> tuple[Header, int]:
 
     Raises `NewerFormat`, and `ForeignFile` for a file that is no log or is another session's.
     """
-    data = os.pread(fd, 16_384, 0)
+    data = os.pread(fd, 4096, 0)
+    if b"\n" not in data:
+        data = os.pread(fd, _MAX_HEADER, 0)
     end = data.find(b"\n")
     line = data[:end] if end >= 0 else data
     claimed = format_of(line)
@@ -101,10 +173,12 @@ def lines(fd: int, start: int, end: int) -> Iterator[Line]:
     """The lines in `[start, end)`, first to last; what follows the last newline is a line too."""
     rest: list[bytes] = []
     at = begin = start
+    size = _CHUNK // 8  # who wants one line reads little, who wants all reads in large steps
     while at < end:
-        chunk = os.pread(fd, min(_CHUNK * 4, end - at), at)
+        chunk = os.pread(fd, min(size, end - at), at)
         if not chunk:
             break
+        size = min(size * 2, _CHUNK * 4)
         at += len(chunk)
         first, newline, more = chunk.partition(b"\n")
         rest.append(first)
@@ -158,41 +232,84 @@ def lines_back(fd: int, start: int, end: int) -> Iterator[Line]:
             yield Line(start, rest)
 
 
-def entries_back(fd: int, start: int, end: int) -> Iterator[tuple[Line, Found]]:
+def found_back(fd: int, start: int, end: int) -> Iterator[tuple[Line, Found]]:
+    """What the lines in `[start, end)` hold, last to first."""
     for line in lines_back(fd, start, end):
-        yield line, entry_in(line)
+        for found in reversed(found_in(line)):
+            yield line, found
 
 
-def offset_of(fd: int, start: int, end: int, seq: int) -> int:
-    """Where the first line begins whose seq is `seq` or more, in `[start, end)`; found by bisection."""
+def settled(fd: int, start: int, size: int) -> int:
+    """Where the last append that was written whole ends: at `size`, unless the end of the file is torn.
+
+    A last line that lacks nothing but its line break is whole.
+    """
+    end = last_newline(fd, start, size)
+    if end < size:
+        tail = os.pread(fd, size - end, end)
+        if not goes_on(tail) and [found.reason for found in found_in(Line(end, tail))] == [""]:
+            return size
+    for line in lines_back(fd, start, end):
+        if not goes_on(line.data):
+            break
+        end = line.offset
+    return end
+
+
+def offset_of(fd: int, start: int, end: int, seq: int, *, beyond: bool = False) -> int:
+    """Where the first line begins that has a seq of `seq` or more, in `[start, end)`; found by bisection.
+
+    With `beyond`, the first that has no smaller one either; they differ only where lines ran together.
+    """
+    # Mostly asked for what was appended last: a look at the end answers that.
+    near, at = max(start, end - _NEAR), end
+    for line in lines_back(fd, near, end):
+        if line.offset == near > start:  # the middle of a line
+            break
+        got = entries_of(line)
+        if got and got[0 if beyond else -1].seq < seq:
+            return at
+        at = line.offset if got else at
     low, high = start, end
     while high - low > _CHUNK:
         middle = (low + high) // 2
-        found = next((f for f in map(entry_in, islice(lines(fd, middle, high), 1, None)) if f.entry), None)
-        if found is None or found.entry is None or found.entry.seq >= seq:
+        found = next(
+            ((line, got) for line in islice(lines(fd, middle, high), 1, None) if (got := entries_of(line))),
+            None,
+        )
+        if found is None or found[1][0].seq >= seq:
             high = middle
         else:
-            low = found.start
+            low = found[0].offset
     for line in lines(fd, low, end):
-        entry = entry_in(line).entry
-        if entry is not None and entry.seq >= seq:
+        got = entries_of(line)
+        if got and got[0 if beyond else -1].seq >= seq:
             return line.offset
     return end
 
 
 def latest_fence(fd: int, start: int, end: int, otherwise: int) -> int:
-    """The fence of the last `TurnStart` in `[start, end)`; `otherwise` if there is none."""
+    """The fence of the last `TurnStart` in `[start, end)`; `otherwise` if there is none.
+
+    A damaged line that names a `TurnStart` took a fence too, which nobody may take again.
+    """
     needle = b'"type":"turn_start"'
     at = end
+    lost = 0
+    size = _CHUNK
     while at > start:
-        begin = max(start, at - _BIG_CHUNK)
+        begin = max(start, at - size)
+        size = min(size * 2, _BIG_CHUNK)
         chunk = os.pread(fd, min(end, at + len(needle)) - begin, begin)
         place = chunk.rfind(needle)
-        while place >= 0:
-            line_start = last_newline(fd, start, begin + place)
-            entry = entry_in(next(lines(fd, line_start, end))).entry
-            if isinstance(entry, TurnStart):
-                return entry.fence
-            place = chunk.rfind(needle, 0, place)
         at = begin
-    return otherwise
+        while place >= 0:
+            line = next(lines(fd, last_newline(fd, start, begin + place), end))
+            for found in reversed(found_in(line)):
+                if isinstance(found.entry, TurnStart):
+                    return found.entry.fence + lost
+                if found.entry is None:
+                    lost += line.data.count(needle, found.start - line.offset, found.stop - line.offset)
+            at = min(at, line.offset)
+            place = chunk.rfind(needle, 0, max(0, line.offset - begin))
+    return otherwise + lost

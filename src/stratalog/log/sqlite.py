@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from stratalog import osfiles
 from stratalog.errors import (
     DamagedLog,
     ForeignFile,
+    InvalidConfig,
     LogBusy,
     LogError,
     NewerFormat,
@@ -57,11 +59,20 @@ class _Row(NamedTuple):
     first: int
 
 
+class _Open:
+    """What one process has open. A connection must not cross a fork, nor a mutex that was held then."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.connections: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
+
+
 class SqliteStore:
     """Logs under the data directory `root`, in `<tenant>/log.sqlite3`.
 
     `sync`: `always` puts a write on the disk before it returns; with `turn` and `interval` a power cut may
-    take the last moments; `never` leaves it to the system. `blob_threshold` in bytes, `on_write` as in `JsonlStore`.
+    take the last moments; `never` leaves it to the system. `blob_threshold` in bytes, `on_write` as in
+    `JsonlStore`. `max_open` is how many databases are kept open.
     """
 
     def __init__(
@@ -70,15 +81,17 @@ class SqliteStore:
         *,
         sync: Sync = "always",
         blob_threshold: int = codec.BLOB_THRESHOLD,
+        max_open: int = 64,
         on_write: OnWrite | None = None,
     ) -> None:
+        if sync not in get_args(Sync):
+            raise InvalidConfig(f"sync is one of {', '.join(get_args(Sync))}", sync=ascii(sync))
         self.root = Path(root)
+        self.max_open = max_open
         self._sync = sync
         self._threshold = blob_threshold
         self._on_write = on_write or (lambda key: None)
-        self._connections: dict[Path, sqlite3.Connection] = {}
-        self._mutex = threading.RLock()
-        self._pid = os.getpid()
+        self._open: dict[int, _Open] = {}
 
     # --- the contract ---
 
@@ -149,7 +162,7 @@ class SqliteStore:
         paths = [self._path(tenant)] if tenant is not None else sorted(self.root.glob(f"*/{FILE}"))
         for path in paths:
             if path.exists():
-                with self._mutex, _typed(path):
+                with self._here().mutex, _typed(path):
                     rows = self._connection(path).execute("SELECT key FROM sessions ORDER BY id").fetchall()
                 yield from (parse_key(key) for (key,) in rows)
 
@@ -174,31 +187,43 @@ class SqliteStore:
     def verify(self, key: SessionKey) -> Verification:
         """Reads every row of the session again, and lets SQLite check its own file."""
         path = self._path(key.tenant)
-        with self._reading(key) as database:
-            if database is None:
-                return Verification(str(key), 0, 0, 0, (Problem("there is no log", path=str(path)),))
-            checked = [text for (text,) in database.execute("PRAGMA quick_check")]
-            row = _row(database, key)
-        problems = [Problem(text, path=str(path), key=str(key)) for text in checked if text != "ok"]
-        if row is None:
-            return Verification(str(key), 0, 0, 0, (*problems, Problem("there is no log", path=str(path))))
-        reading = self._read(key, row, 0, row.seq + 1, False, True, problems)
-        expected = 0
-        for entry in reading:
-            expected += 1
-            if entry.seq != expected:
-                problems.append(Problem(f"entry {expected} is missing", path=str(path), key=str(key)))
-                expected = entry.seq
-        if expected != row.seq:
-            problems.append(Problem(f"the last entry should be {row.seq}", path=str(path), key=str(key)))
-        return Verification(str(key), expected, 1, path.stat().st_size, tuple(problems))
+        problems: list[Problem] = []
+        entries = size = 0
+
+        def say(reason: str) -> None:
+            problems.append(Problem(reason, path=str(path), key=str(key)))
+
+        try:
+            with self._reading(key) as database:
+                row = None
+                if database is not None:
+                    for (text,) in database.execute("PRAGMA quick_check").fetchall():
+                        if text != "ok":
+                            say(text)
+                    row = _row(database, key)
+                    size = path.stat().st_size
+            if row is None:
+                say("there is no log")
+            else:
+                expected = 1
+                for entry in self._read(key, row, 0, row.seq + 1, False, True, problems):
+                    entries += 1
+                    if entry.seq != expected:
+                        say(f"entry {expected} should be here, not entry {entry.seq}")
+                    expected = entry.seq + 1
+                if expected != row.seq + 1:
+                    say(f"the last entry should be {row.seq}, not {expected - 1}")
+        except LogError as error:
+            say(str(error))
+        return Verification(str(key), entries, 1 if entries else 0, size, tuple(problems))
 
     def close(self) -> None:
         """Closes the databases. The store may be used again."""
-        with self._mutex:
-            for connection in self._connections.values():
+        here = self._here()
+        with here.mutex:
+            for connection in here.connections.values():
                 connection.close()
-            self._connections.clear()
+            here.connections.clear()
 
     # --- how ---
 
@@ -247,7 +272,7 @@ class SqliteStore:
                 if database is None:
                     return
                 page = database.execute(
-                    "SELECT seq, line FROM entries WHERE session = ? AND seq > ? AND seq < ?"
+                    "SELECT seq, CAST(line AS BLOB) FROM entries WHERE session = ? AND seq > ? AND seq < ?"
                     f" ORDER BY seq {order} LIMIT ?",
                     (row.id, after, stop, _PAGE),
                 ).fetchall()
@@ -276,7 +301,7 @@ class SqliteStore:
     def _writing(self, key: SessionKey) -> Iterator[sqlite3.Connection]:
         """A transaction that is taken for writing from its start, and ends with the block."""
         path = self._path(key.tenant)
-        with self._mutex, _typed(path):
+        with self._here().mutex, _typed(path):
             database = self._connection(path)
             database.execute("BEGIN IMMEDIATE")
             done = False
@@ -291,29 +316,35 @@ class SqliteStore:
     @contextmanager
     def _reading(self, key: SessionKey) -> Iterator[sqlite3.Connection | None]:
         path = self._path(key.tenant)
-        with self._mutex, _typed(path):
+        with self._here().mutex, _typed(path):
             yield self._connection(path) if path.exists() else None
 
+    def _here(self) -> _Open:
+        """What this process has open. What its parent had is left to the parent, and never closed."""
+        return self._open.get(os.getpid()) or self._open.setdefault(os.getpid(), _Open())
+
     def _connection(self, path: Path) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            # A connection must not cross a fork; the parent's is left to it, unclosed.
-            self._connections = {}
-            self._pid = os.getpid()
-        found = self._connections.get(path)
+        connections = self._here().connections
+        found = connections.get(path)
         if found is not None:
+            connections.move_to_end(path)
             return found
         osfiles.make_dir(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
-        try:
-            level = {"always": "FULL", "never": "OFF"}.get(self._sync, "NORMAL")
-            # Turning to WAL does not wait for others as all else does, so it is done by one at a time.
-            with osfiles.locked_dir(path.parent, 10.0):
+        # Turning to WAL does not wait for others as all else does, so it is done by one at a time.
+        with osfiles.locked_dir(path.parent, 10.0):
+            if not path.exists():
+                # Only a new file: to close one that is in use would end this process's locks on it.
+                os.close(osfiles.open_new(path))
+            database = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
+            try:
+                level = {"always": "FULL", "never": "OFF"}.get(self._sync, "NORMAL")
                 _prepare(database, path, level)
-        except (sqlite3.Error, LogError, OSError):
-            database.close()
-            raise
-        self._connections[path] = database
+            except (sqlite3.Error, LogError, OSError):
+                database.close()
+                raise
+        connections[path] = database
+        if len(connections) > self.max_open:
+            connections.popitem(last=False)[1].close()
         return database
 
 
@@ -321,7 +352,7 @@ def _prepare(database: sqlite3.Connection, path: Path, level: str) -> None:
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and application != _APPLICATION:
+    if application != _APPLICATION and (tables or application):
         raise ForeignFile("this database is not a log; it was left untouched", path=str(path))
     if version > _VERSION:
         raise NewerFormat(

@@ -6,30 +6,43 @@ so an append checks before and after that the file it has open is still the one 
 what a process does that was stopped in the middle of an append: after `lock_timeout` the next writer copies
 the log to a new file (`_rotate`), and the stopped one finds on waking that its file is no longer the log; it
 then looks for its entries in the new one and, if they are not there, appends them anew or is refused for its
-old fence.
+old fence. Before the copy, the old file gets the sticky bit, which means nothing on a file: what is written
+under it is not acknowledged, so that nothing acknowledged can miss the copy.
+
+A lock on a log is taken before that of its directory, never after.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from stratalog import osfiles
-from stratalog.errors import ForeignFile, NewerFormat, StaleFence, StorageFailed, StratalogError
+from stratalog.errors import ForeignFile, NewerFormat, StorageFailed, StratalogError
 from stratalog.ids import now_ms
 from stratalog.keys import SessionKey, SessionPaths
 from stratalog.log import archive, codec, repair
-from stratalog.log.contract import OnProblem, OnWrite, Problem, Sync
+from stratalog.log.contract import Head, OnProblem, OnWrite, Problem, Sync
 from stratalog.log.fences import first_fence, gone, refuse_stale
 from stratalog.log.reading import LogReader, open_log
-from stratalog.log.segment import Line, entries_back, entry_in, header_of, last_newline, latest_fence, lines
+from stratalog.log.segment import (
+    entries_of,
+    found_back,
+    header_of,
+    last_newline,
+    latest_fence,
+    lines,
+    settled,
+)
 from stratalog.osfiles import failed
 from stratalog.points import reach
 from stratalog.types import AnyEntry, TurnEnd, TurnStart
@@ -88,36 +101,60 @@ class LogFile:
         self._ino = (0, 0)
         self._body = 0
         self._fence: int | None = None  # not looked up yet
+        self._named = False  # whether its name is known to be on the disk
         self._synced = 0.0
 
     def close(self) -> None:
-        """Closes the file, which also gives its lock back. The next use opens it again."""
-        if self._fd >= 0:
-            if self.options.sync in ("turn", "interval"):
+        """Closes the file, synced, which also gives its lock back. The next use opens it again."""
+        try:
+            if self._fd >= 0 and self.options.sync in ("turn", "interval"):
                 osfiles.sync(self._fd)
+        except OSError as error:
+            raise failed(error, "closing a log", self.paths.log) from error
+        finally:
             self.forget()
 
     def forget(self) -> None:
         """Closes the file whatever state it is in."""
         if self._fd >= 0:
+            repair.release(self._fd)
+            self._fd, self._ino = -1, (0, 0)
+
+    def abandon(self) -> None:
+        """Closes the file in a forked child: its lock is the parent's."""
+        if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def unlock(self) -> None:
+        """Gives the lock back; the file stays open."""
         if self._fd >= 0:
-            osfiles.unlock(self._fd)
+            try:
+                osfiles.unlock(self._fd)
+            except OSError:  # closing does it too
+                self.forget()
+
+    def head(self) -> Head:
+        """Where the log stands. The lock is held."""
+        return Head(self.seq, self.latest_fence(), self.header.generation, self.header.first)
 
     def latest_fence(self) -> int:
         """The fence of the last turn that began. The lock is held."""
         if self._fence is None:
-            self._fence = latest_fence(self._fd, self._body, self.end, self.header.fence)
+            try:
+                self._fence = latest_fence(self._fd, self._body, self.end, self.header.fence)
+            except OSError as error:
+                raise failed(error, "reading a log", self.paths.log) from error
         return self._fence
 
     def offset_of(self, entry_id: str) -> int | None:
         """Where the entry's line begins; None when it is not here, or is the first. The lock is held."""
-        for line, found in entries_back(self._fd, self._body, self.end):
-            if found.entry is not None and found.entry.id == entry_id:
-                return line.offset if line.offset > self._body else None
+        try:
+            for line, found in found_back(self._fd, self._body, self.end):
+                if found.entry is not None and found.entry.id == entry_id:
+                    return line.offset if line.offset > self._body else None
+        except OSError as error:
+            raise failed(error, "reading a log", self.paths.log) from error
         return None
 
     def lock(self) -> bool:
@@ -135,7 +172,9 @@ class LogFile:
                 except FileNotFoundError:
                     self.forget()
                     return False
-                if (now.st_dev, now.st_ino) != self._ino:
+                if (now.st_dev, now.st_ino) != self._ino or (
+                    now.st_mode & stat.S_ISVTX and not self._finish_rotation()
+                ):
                     self.forget()
                     continue
                 if now.st_size != self.end:
@@ -162,29 +201,28 @@ class LogFile:
         self._fd, self._ino = fd, (info.st_dev, info.st_ino)
         self.header, self._body = header, body
         self.end, self.seq, self._fence = -1, header.base - 1, None
+        self._named = False
         return True
 
     def _learn(self, size: int) -> None:
         """Brings what is known up to the file as it is; the lock is held, so an unfinished tail is torn."""
         known = self.end
-        end = last_newline(self._fd, self._body, size)
+        end = settled(self._fd, self._body, size)
         if end < size:
-            torn = entry_in(Line(end, os.pread(self._fd, size - end, end)))
-            if torn.entry is not None and not torn.reason:
-                # Whole but for its newline, which an editor may have taken: it is completed, not cut.
-                osfiles.write_all(self._fd, b"\n")
-                osfiles.sync(self._fd)
-                end = size + 1
-            else:
-                self._cut_tail(end, size)
-        # Damaged lines at the end stay where they are and keep their numbers.
+            self._cut_tail(end, size)
+        elif end > self._body and os.pread(self._fd, 1, end - 1) != b"\n":
+            # Whole but for its line break, which an editor may have taken: it is completed, not cut.
+            osfiles.write_all(self._fd, b"\n")
+            osfiles.sync(self._fd)
+            end += 1
+        # What is damaged at the end stays where it is and keeps its numbers.
         damaged = 0
         self.seq = self.header.base - 1
-        for _, found in entries_back(self._fd, self._body, end):
+        for _, found in found_back(self._fd, self._body, end):
             if found.entry is not None:
                 self.seq = found.entry.seq
                 break
-            damaged += 1
+            damaged += found.stop > found.start
         self.seq += damaged
         self.end = end
         if known < 0 or end < known:
@@ -210,30 +248,28 @@ class LogFile:
         """Makes a copy of the log the log, because somebody keeps the old file locked and does not move.
 
         Nothing acknowledged is lost: who holds the old file acknowledges only after seeing that it is still
-        the log, so all such entries were in it before the rename, and are copied then at the latest.
+        the log and has no sticky bit, so all such entries are in it before the copy begins.
         """
         path = self.paths.log
         with osfiles.locked_dir(path.parent, self.options.lock_timeout):
-            now = os.stat(path)
-            if (now.st_dev, now.st_ino) != self._ino:
+            if not self.at_path():
                 return
-            copied = last_newline(self._fd, self._body, now.st_size)
             scratch = osfiles.temporary(path)
             fd = osfiles.open_new(scratch)
+            renamed = False
             try:
-                _copy(self._fd, fd, 0, copied)
+                os.fchmod(self._fd, 0o600 | stat.S_ISVTX)
+                _copy(self._fd, fd, 0, settled(self._fd, self._body, os.fstat(self._fd).st_size))
                 osfiles.sync(fd)
-                osfiles.try_lock(fd)
                 reach("rotate.written")
                 os.rename(scratch, path)
-                osfiles.sync_dir(path.parent)
+                renamed = True
                 reach("rotate.renamed")
-                late = last_newline(self._fd, copied, os.fstat(self._fd).st_size)
-                if late > copied:
-                    _copy(self._fd, fd, copied, late)
-                    osfiles.sync(fd)
+                osfiles.sync_dir(path.parent)
             finally:
-                osfiles.remove(scratch)
+                if not renamed:
+                    os.fchmod(self._fd, 0o600)
+                    osfiles.remove(scratch)
                 os.close(fd)
         self.options.on_problem(
             Problem(
@@ -243,35 +279,52 @@ class LogFile:
             )
         )
 
+    def _finish_rotation(self) -> bool:
+        """Waits for who copies the log; True if it died before the end, and this file is still the log."""
+        with osfiles.locked_dir(self.paths.log.parent, self.options.lock_timeout):
+            if not self.at_path():
+                return False
+            os.fchmod(self._fd, 0o600)
+            return True
+
+    def at_path(self) -> bool:
+        """Whether the open file is the one at the log's path. Raises `OSError`."""
+        try:
+            now = os.stat(self.paths.log)
+        except FileNotFoundError:
+            return False
+        return (now.st_dev, now.st_ino) == self._ino
+
     def commit(self, batch: list[Request]) -> None:
         """Writes the requests of `batch`, each wholly or with its error set."""
         while True:
-            open_requests = [request for request in batch if request.error is None]
+            waiting = [request for request in batch if request.error is None and not request.done]
             try:
                 if not self.lock():
-                    for request in open_requests:
+                    for request in waiting:
                         if request.fence is not None:
                             request.error = gone(self.key, request.fence)
-                    open_requests = [request for request in open_requests if request.error is None]
-                    if open_requests and not self.create((), open_requests):
+                    waiting = [request for request in waiting if request.error is None]
+                    if waiting and self.create((), waiting) is None:
                         continue
                     break
                 try:
-                    self._settle(open_requests)
-                    self._write([request for request in open_requests if not request.done])
-                    if self._still_the_log():
+                    self._settle(waiting)
+                    if self._write([request for request in waiting if not request.done]):
                         break
                 finally:
                     self.unlock()
                 self.forget()
             except StratalogError as error:
-                for request in open_requests:
-                    request.error = request.error or error
+                for request in waiting:
+                    if not request.done:
+                        request.error = request.error or error
                 break
         for request in batch:
             request.done = True
 
-    def _write(self, requests: list[Request]) -> None:
+    def _write(self, requests: list[Request]) -> bool:
+        """Writes the requests; False if meanwhile the file was replaced as the log."""
         chunks: list[bytes] = []
         blobs: dict[str, bytes] = {}
         seq, wants_sync = self.seq, self.options.sync == "always"
@@ -297,12 +350,12 @@ class LogFile:
                 self.options.sync == "turn" and any(isinstance(e, TurnEnd) for e in plan.stored)
             )
         if not chunks:
-            return
+            return True
         end = self.end
         written = False
         try:
             self.options.on_write(self.key)
-            self._write_blobs(self.paths, blobs)
+            self._write_blobs(blobs)
             data = b"".join(chunks)
             osfiles.write_all(self._fd, data)
             reach("append.written")
@@ -310,8 +363,12 @@ class LogFile:
                 wants_sync = time.monotonic() - self._synced > self.options.interval
             if wants_sync:
                 osfiles.sync(self._fd)
+                if not self._named:  # who made or replaced the file may have died before it synced this
+                    osfiles.sync_dir(self.paths.log.parent)
+                    self._named = True
                 self._synced = time.monotonic()
             reach("append.synced")
+            still = self._still_the_log()
             self.end = end + len(data)
             self.seq = seq
             if fenced:
@@ -322,10 +379,11 @@ class LogFile:
         finally:
             if not written:
                 self._undo(end)
+        return still
 
     def _plan(self, entries: Iterable[AnyEntry], seq: int, fence: int) -> Plan:
         stored: list[AnyEntry] = []
-        made: list[bytes] = []
+        bodies: list[bytes] = []
         blobs: dict[str, bytes] = {}
         now = now_ms()
         for entry in entries:
@@ -339,8 +397,8 @@ class LogFile:
                     blobs |= payloads
                     body = codec.encode(short)[1]
             stored.append(whole)
-            made.append(codec.line_of(body))
-        return Plan(stored, made, blobs, seq, fence)
+            bodies.append(body)
+        return Plan(stored, codec.lines_of_append(bodies), blobs, seq, fence)
 
     def _undo(self, end: int) -> None:
         """Cuts the file back after a write that failed; should that fail too, the next open sees to it."""
@@ -350,13 +408,12 @@ class LogFile:
             self.forget()
 
     def _still_the_log(self) -> bool:
+        """Whether what was written can be acknowledged; see `_rotate`. Raises `OSError`."""
         try:
             now = os.stat(self.paths.log)
         except FileNotFoundError:
             return False
-        except OSError as error:
-            raise failed(error, "looking at a log", self.paths.log) from error
-        return (now.st_dev, now.st_ino) == self._ino
+        return (now.st_dev, now.st_ino) == self._ino and not now.st_mode & stat.S_ISVTX
 
     def _settle(self, requests: list[Request]) -> None:
         """Of requests that were written once, but to a file that was being replaced: which are in the log?"""
@@ -371,26 +428,34 @@ class LogFile:
             request.done = all(entry.id in present for entry in request.stored)
             request.entries = request.stored  # with the same ids, should they be written again
 
-    def _write_blobs(self, paths: SessionPaths, blobs: dict[str, bytes]) -> None:
+    def _write_blobs(self, blobs: dict[str, bytes]) -> None:
+        if not blobs:
+            return
+        directory = self.paths.blobs
+        osfiles.make_dir(directory)
+        found = False
         for digest, payload in blobs.items():
-            osfiles.make_dir(paths.blobs)
-            target = paths.blobs / digest
-            if not (target.exists() and target.stat().st_size == len(payload)):
+            target = directory / digest
+            if _holds(target, payload):
+                found = True
+            else:
                 osfiles.replace_file(target, payload)
             reach("append.blob")
+        if found:  # who wrote it may have died before it synced the name
+            osfiles.sync_dir(directory)
 
-    def _write_each(
-        self, fd: int, paths: SessionPaths, entries: Iterable[AnyEntry], seq: int, fence: int
-    ) -> None:
-        """Writes entries one by one, however many there are, to a file that is not yet the log."""
+    def _write_each(self, fd: int, entries: Iterable[AnyEntry], seq: int, fence: int) -> tuple[int, int]:
+        """Writes entries one by one, however many there are, to a file that is not yet the log; returns the
+        seq and the fence that they leave."""
         for entry in entries:
             plan = self._plan((entry,), seq, fence)
-            self._write_blobs(paths, plan.blobs)
+            self._write_blobs(plan.blobs)
             osfiles.write_all(fd, plan.lines[0])
             seq, fence = plan.seq, plan.fence
+        return seq, fence
 
-    def create(self, entries: Iterable[AnyEntry], requests: Sequence[Request] = ()) -> bool:
-        """Makes the log with its first entries, whole or not at all; False when somebody else was first."""
+    def create(self, entries: Iterable[AnyEntry], requests: Sequence[Request] = ()) -> Head | None:
+        """Makes the log with its first entries, whole or not at all; None when somebody else was first."""
         paths = self.paths
         scratch: Path | None = None
         renamed = False
@@ -400,30 +465,11 @@ class LogFile:
             with osfiles.locked_dir(paths.log.parent, self.options.lock_timeout):
                 finish_delete(paths)
                 if paths.log.exists() and paths.log.stat().st_size:
-                    return False
-                now = now_ms()
-                sealed = archive.pieces(paths.archive)
-                header = codec.Header(
-                    format=codec.FORMAT,
-                    key=str(self.key),
-                    segment=1,
-                    generation=1,
-                    base=1,
-                    fence=first_fence(),
-                    created=now,
-                    first=1,
-                )
-                if sealed:  # the log itself was lost, its archive was not: go on after it
-                    last, generation = repair.last_of(sealed[-1])
-                    header = msgspec.structs.replace(
-                        header,
-                        segment=sealed[-1].segment + 1,
-                        generation=generation + 1,
-                        base=last + 1,
-                        first=last + 1,
-                    )
+                    return None
+                header = self._first_header()
                 scratch = osfiles.temporary(paths.log)
                 fd = osfiles.open_new(scratch)
+                osfiles.try_lock(fd)  # until it is certain, nobody writes to it
                 osfiles.write_all(fd, codec.header_line(header))
                 seq, fence = header.base - 1, header.fence
                 for request in requests:
@@ -433,37 +479,64 @@ class LogFile:
                         request.error = error
                         continue
                     request.stored = plan.stored
-                    self._write_blobs(paths, plan.blobs)
+                    self._write_blobs(plan.blobs)
                     osfiles.write_all(fd, b"".join(plan.lines))
                     seq, fence = plan.seq, plan.fence
+                seq, fence = self._write_each(fd, entries, seq, fence)
+                head = Head(seq, fence, header.generation, header.first)
                 if requests and all(request.error for request in requests):
-                    return True
-                self._write_each(fd, paths, entries, seq, fence)
+                    return head  # of nothing: all were refused
                 if self.options.sync != "never":
                     osfiles.sync(fd)
                 reach("create.written")
                 self.options.on_write(self.key)
                 os.rename(scratch, paths.log)
                 renamed = True
-                osfiles.sync_dir(paths.log.parent)
                 reach("create.renamed")
+                osfiles.sync_dir(paths.log.parent)
                 renamed = False
+                return head
         except OSError as error:
             raise failed(error, "making a log", paths.log) from error
         finally:
-            if scratch is not None:
-                osfiles.remove(scratch)
-            if renamed:  # its name may not be on the disk: it is as if it had not been made
-                osfiles.remove(paths.log)
+            with suppress(OSError):  # the next sweep does it
+                if scratch is not None:
+                    osfiles.remove(scratch)
+                if renamed:  # its name may not be on the disk: it is as if it had not been made
+                    osfiles.remove(paths.log)
             if fd >= 0:
-                os.close(fd)
-        return True
+                repair.release(fd)
 
-    def reseal(self, cut: int, *, new_generation: bool, entries: Iterable[AnyEntry]) -> None:
+    def _first_header(self) -> codec.Header:
+        header = codec.Header(
+            format=codec.FORMAT,
+            key=str(self.key),
+            segment=1,
+            generation=1,
+            base=1,
+            fence=first_fence(),
+            created=now_ms(),
+            first=1,
+        )
+        sealed = archive.pieces(self.paths.archive)
+        if not sealed:
+            return header
+        # The log itself was lost, its archive was not: go on after it.
+        last, own = repair.last_of(sealed[-1])
+        return msgspec.structs.replace(
+            header,
+            segment=sealed[-1].segment + 1,
+            generation=own.generation + 1,
+            base=last + 1,
+            first=last + 1,
+        )
+
+    def reseal(self, cut: int, *, new_generation: bool, entries: Iterable[AnyEntry]) -> Head | None:
         """Moves the lines before `cut` into the archive and makes a new active segment of the rest.
 
         The archive gets its copy first, then the new segment takes the log's name: at any moment every entry
-        is in one of them. The caller holds the log's lock and closes the file.
+        is in one of them. None if the file was replaced meanwhile, with nothing done. The caller holds the
+        log's lock and closes the file.
         """
         paths, old = self.paths, self.header
         scratch: Path | None = None
@@ -472,11 +545,8 @@ class LogFile:
         fd = -1
         try:
             with osfiles.locked_dir(paths.log.parent, self.options.lock_timeout):
-                now = os.stat(paths.log)
-                if (now.st_dev, now.st_ino) != self._ino:
-                    raise StaleFence(
-                        "the log was replaced in the meantime", key=str(self.key), hint="try again"
-                    )
+                if not self.at_path():
+                    return None
                 repair.clear_leftovers(self._fd, self.header, self._body, self.end, paths)
                 base, segment = old.base, old.segment
                 if cut > self._body:
@@ -485,13 +555,13 @@ class LogFile:
                     target = archive.piece_path(paths.archive, segment, first)
                     piece_header = msgspec.structs.replace(old, segment=segment, base=first)
                     data = codec.header_line(piece_header) + os.pread(self._fd, stop - start, start)
-                    osfiles.replace_file(target, data)
                     made.append(target)
+                    osfiles.replace_file(target, data)
                     segment += 1
                 reach("seal.archived")
                 if cut > self._body:
-                    kept = next((entry_in(line) for line in lines(self._fd, cut, self.end)), None)
-                    base = kept.entry.seq if kept and kept.entry else self.seq + 1
+                    kept = next((entries_of(line) for line in lines(self._fd, cut, self.end)), [])
+                    base = kept[0].seq if kept else self.seq + 1
                 fence = self.latest_fence()
                 header = msgspec.structs.replace(old, segment=segment, base=base, fence=fence)
                 if new_generation:
@@ -507,13 +577,16 @@ class LogFile:
                 fd = osfiles.open_new(scratch)
                 osfiles.write_all(fd, codec.header_line(header))
                 _copy(self._fd, fd, cut, self.end)
-                self._write_each(fd, paths, entries, self.seq, fence)
+                seq, fence = self._write_each(fd, entries, self.seq, fence)
                 osfiles.sync(fd)
                 reach("seal.written")
+                if new_generation:
+                    self.options.on_write(self.key)
                 os.rename(scratch, paths.log)
                 renamed = True
-                osfiles.sync_dir(paths.log.parent)
                 reach("seal.renamed")
+                osfiles.sync_dir(paths.log.parent)
+                return Head(seq, fence, header.generation, header.first)
         except OSError as error:
             if renamed:
                 raise StorageFailed(
@@ -523,20 +596,26 @@ class LogFile:
                 ) from error
             raise failed(error, "sealing a log", paths.log) from error
         finally:
-            if scratch is not None:
-                osfiles.remove(scratch)
+            with suppress(OSError):  # the next seal or sweep does it
+                if scratch is not None:
+                    osfiles.remove(scratch)
+                if not renamed:
+                    for path in made:
+                        osfiles.remove(path)
             if fd >= 0:
                 os.close(fd)
-            if not renamed:
-                for path in made:
-                    osfiles.remove(path)
 
 
-def finish_delete(paths: SessionPaths) -> None:
-    """Removes the rest of a deleted session, if there is any; its directory's lock is held."""
+def belongings(paths: SessionPaths) -> bool:
+    """Whether there is something of a session besides its log."""
+    return any(path.exists() for path in (paths.archive, paths.blobs, paths.quarantine))
+
+
+def finish_delete(paths: SessionPaths) -> bool:
+    """Removes the rest of a deleted session; False if there is none. The directory's lock is held."""
     grave = paths.log.with_suffix(DELETED)
     if not grave.exists():
-        return
+        return False
     osfiles.remove_dir(paths.archive)
     reach("delete.archive")
     osfiles.remove_dir(paths.blobs)
@@ -545,6 +624,15 @@ def finish_delete(paths: SessionPaths) -> None:
     osfiles.remove(paths.lock)
     osfiles.remove(grave)
     osfiles.sync_dir(grave.parent)
+    return True
+
+
+def _holds(path: Path, payload: bytes) -> bool:
+    """Whether the file has this payload; one that is damaged is written anew."""
+    try:
+        return path.stat().st_size == len(payload) and path.read_bytes() == payload
+    except FileNotFoundError:
+        return False
 
 
 def _copy(source: int, target: int, start: int, end: int) -> None:
@@ -565,6 +653,6 @@ def _cuts(fd: int, start: int, end: int, base: int) -> Iterator[tuple[int, int, 
             if stop == start:
                 stop = next((line.offset + len(line.data) + 1 for line in lines(fd, start, end)), end)
         yield start, stop, base
-        last = next((found.entry for _, found in entries_back(fd, start, stop) if found.entry), None)
+        last = next((found.entry for _, found in found_back(fd, start, stop) if found.entry), None)
         base = last.seq + 1 if last is not None else base
         start = stop
