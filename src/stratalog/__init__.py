@@ -1,13 +1,13 @@
 """The memory of an agent: a durable log of what was said, and what the model should see of it.
 
-    from stratalog import Stratalog
+from stratalog import Stratalog
 
-    memory = Stratalog.open("data")
-    chat = memory.session("assistant:cli:me")
-    with chat.turn("My sister Ana lives in Lisbon.") as turn:
-        turn.reply("Noted: Ana, Lisbon.")
-    print(memory.search("where does Ana live")[0].hit.snippet)
-    print(chat.context(budget=2000).messages())
+memory = Stratalog.open("data")
+chat = memory.session("assistant:cli:me")
+with chat.turn("My sister Ana lives in Lisbon.") as turn:
+    turn.reply("Noted: Ana, Lisbon.")
+print(memory.search("where does Ana live")[0].hit.snippet)
+print(chat.context(budget=2000).messages())
 """
 
 from stratalog.config import Settings

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -175,7 +175,9 @@ def locked_dir(path: Path, seconds: float) -> Iterator[None]:
         try:
             yield
         finally:
-            unlock(fd)  # a child that was forked meanwhile has the file open too
+            # A child that was forked meanwhile has the file open too. Refused, the lock ends with the file.
+            with suppress(OSError):
+                unlock(fd)
     finally:
         os.close(fd)
 

@@ -1,7 +1,7 @@
 """Texts on which the error of counting is reported. None of them is among those the weights were fitted on.
 
 `SAMPLES` were written for these tests; `reported()` adds the other half of the public data, where it is at
-hand. The half that is fitted on is in `benchmarks/tokens.py`. Kinds are the same in both.
+hand. The half that is fitted on is in `benchmarks/token_counts.py`. Kinds are the same in both.
 """
 
 from __future__ import annotations

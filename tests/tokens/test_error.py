@@ -1,7 +1,7 @@
 """How far rough counts are from exact ones: within 15 % on each kind of text, in Chinese not under by over 10
 %.
 
-The texts are not those that the weights were fitted on. `python benchmarks/tokens.py` prints the figures.
+The texts are not those that the weights were fitted on; `benchmarks/token_counts.py` prints the figures.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import msgspec
 from stratalog import osfiles
 from stratalog.errors import DamagedLog, InvalidInput, NewerFormat, StorageFailed
 from stratalog.keys import SessionKey, parse_key
-from stratalog.sessions.meta import SessionMeta
+from stratalog.sessions.meta import SessionMeta, short_meta
 
 FILE = "catalog.sqlite3"
 _VERSION = 1
@@ -76,7 +76,7 @@ class Catalog:
                     meta.pinned,
                     meta.updated_at,
                     meta.seq,
-                    msgspec.json.encode(meta),
+                    short_meta(meta),
                 )
             )
         with self._open() as database, _transaction(database):

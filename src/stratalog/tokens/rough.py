@@ -7,7 +7,7 @@ so text that is appended never makes it less, and every pass is one of C over th
 linear.
 
 There is one set of weights for each public vocabulary, as they are too unlike in Chinese to share one. They
-are fitted (`python benchmarks/tokens.py --fit`) on texts other than those on which the error is reported;
+are fitted (`python benchmarks/token_counts.py --fit`) on other texts than those on which the error is told;
 over a text of a few hundred tokens it is meant to be within 15 % of o200k and of cl100k, and in Chinese never
 under by more than 10 %. A model whose vocabulary is not public is counted by the family it is likened to.
 

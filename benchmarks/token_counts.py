@@ -1,6 +1,6 @@
 """How far each level of counting is from exact, by kind of text, and how fast it is.
 
-    python benchmarks/tokens.py [--fit]
+    python benchmarks/token_counts.py [--fit]
 
 prints a table of errors (of totals, and of the 5th and 95th percentile of single texts) for each vocabulary
 and kind, another of speed, and exits 1 when a goal is missed: rough within 15 % on each kind, and not under
