@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "recall": (*LEAVES, "log.contract", "tokens", "models.contract", "context.contract", "memory.contract"),
     "engine": (*LEAVES, "log", "sessions", "tokens", "models", "context", "memory", "recall"),
     "": (*LEAVES, "engine"),  # stratalog/__init__.py, the library's front door
+    "aio": ("engine",),  # the same for asyncio
     "interop": (*LEAVES, "engine"),
     "surfaces": (*LEAVES, "engine", "interop", "demo", ""),
     "surfaces.cli": (*LEAVES, "engine", "interop", "demo", "", "surfaces"),  # starts the other surfaces

@@ -15,6 +15,7 @@ import stratalog
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
+    "asyncio",
     "typer",
     "rich",
     "numpy",

@@ -11,7 +11,6 @@ print(chat.context(budget=2000).messages())
 """
 
 from stratalog.config import Settings
-from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.core import Stratalog, default_data
 from stratalog.errors import StratalogError
 from stratalog.keys import SessionKey, parse_key, session_key
@@ -19,7 +18,6 @@ from stratalog.keys import SessionKey, parse_key, session_key
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncStratalog",
     "SessionKey",
     "Settings",
     "Stratalog",

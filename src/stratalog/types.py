@@ -158,15 +158,17 @@ class ToolResult(Entry, frozen=True, kw_only=True, tag="tool_result"):
 
 
 class Compaction(Entry, frozen=True, kw_only=True, tag="compaction"):
-    """History before `first_kept` is now seen as `summary`; the entries themselves stay.
+    """What is covered is now seen as `summary`; the entries themselves stay.
 
-    `first_kept` is the id of the first entry still seen whole ("": none before this one). `covers` names the
-    first and last entry that the summary stands for. `working_memory` is the state at this point, so that a
-    fold may start here. `by` is the model that wrote it, or `extractive`.
+    `first_kept` is the id of the entry from which on all are still seen ("": all after the last one covered,
+    or after this one); `kept` are the ids of those before it that are seen too. `covers` names the first and
+    last entry that the summary stands for. `working_memory` is the state at this point, so that a fold may
+    start here. `by` is the model that wrote it, or `extractive`.
     """
 
     summary: str
     first_kept: str = ""
+    kept: tuple[str, ...] = ()
     covers: tuple[str, str] = ("", "")
     by: str = ""
     tokens_before: int = 0

@@ -593,3 +593,48 @@ def test_doctor_sees_that_the_list_is_damaged(tmp_path: Path) -> None:
         assert not checkup.healthy
         memory.rebuild()
         assert memory.doctor().healthy
+
+
+def test_repair_leaves_no_trace_of_what_was_lost(tmp_path: Path) -> None:
+    """After a repair, list and search know only what is still in the log."""
+    with Stratalog(tmp_path) as memory:
+        session = memory.session("a:b:c")
+        session.append(User(content="first"), User(content="xylophone"), User(content="last"))
+        assert memory.search("xylophone")[0].hit.snippet == "xylophone"
+        path = session_paths(tmp_path, session.key).log
+        path.write_bytes(path.read_bytes().replace(b"xylophone", b"xylophonE"))
+        assert memory.doctor(repair=True).healthy
+        assert memory.search("xylophone") == []
+        assert session.meta.messages == 2
+        assert [meta.messages for meta in memory.sessions().sessions] == [2]
+
+
+def test_another_kind_of_store_has_its_own_list(tmp_path: Path) -> None:
+    """The list is of the store in use, in both directions."""
+    for store, chat in (("jsonl", "one"), ("sqlite", "two")):
+        with Stratalog(tmp_path, settings=Settings(store=store)) as memory:  # type: ignore[arg-type]
+            memory.session(f"a:b:{chat}").append(User(content=f"word{chat}"))
+            assert [meta.key for meta in memory.sessions().sessions] == [f"local/a:b:{chat}"]
+    with Stratalog(tmp_path) as memory:
+        assert [meta.key for meta in memory.sessions().sessions] == ["local/a:b:one"]
+        assert memory.search("wordtwo") == []
+        assert len(memory.search("wordone")) == 1
+
+
+def test_a_fork_does_not_crowd_out_other_hits(tmp_path: Path) -> None:
+    """An entry that several sessions have is found once."""
+    with Stratalog(tmp_path) as memory:
+        session = memory.session("a:b:c")
+        session.append(User(content="peanut butter"), User(content="peanut oil"))
+        for number in range(3):
+            session.fork(f"a:b:fork{number}")
+        found = memory.search("peanut", limit=2)
+        assert sorted(each.hit.snippet for each in found) == ["peanut butter", "peanut oil"]
+
+
+def test_a_snippet_shows_the_word(tmp_path: Path) -> None:
+    """A word far into a long message is in what is shown of it."""
+    with Stratalog(tmp_path) as memory:
+        memory.session("a:b:c").append(User(content="so on and so forth " * 60 + "the zeppelin landed"))
+        (found,) = memory.search("zeppelin")
+        assert "zeppelin" in found.hit.snippet

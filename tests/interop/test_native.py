@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interop.samples import MTIME
+from stratalog.errors import ImportFailed
 from stratalog.ids import derived_ulid
 from stratalog.interop.contract import Source, Transcript
 from stratalog.interop.export import to_jsonl
-from stratalog.interop.native import from_jsonl
+from stratalog.interop.native import STRATALOG, from_jsonl
+from stratalog.keys import session_key
 from stratalog.types import (
     AnyEntry,
     Assistant,
@@ -125,3 +128,52 @@ def test_session() -> None:
     entries = [Title(id="a", title="old"), Title(id="b", title="new")]
     (session,) = load(b"".join(to_jsonl(entries))).sessions
     assert (session.agent, session.chat, session.title) == ("stratalog", "mine", "new")
+
+
+KEY = session_key("helper", "cli", "trip: Rome", "acme")
+SAID = User(id="01ARZ3NDEKTSV4RRFFQ69G5FAV", ts=1, content="hi")
+
+
+def test_an_export_says_whose_it_is() -> None:
+    """The first line names agent, channel, chat and title; the tenant is the business of the memory."""
+    data = b"".join(to_jsonl([SAID], key=KEY, title="Rome"))
+    head = data.splitlines()[0]
+    assert head == (
+        b'{"type":"stratalog_export","version":1,"key":"acme/helper:cli:trip: Rome","title":"Rome"}'
+    )
+    transcript = load(data)
+    (session,) = transcript.sessions
+    assert (session.agent, session.channel, session.chat) == ("helper", "cli", "trip: Rome")
+    assert (session.title, session.named_by_file, session.entries) == ("Rome", False, (SAID,))
+    assert transcript.report.merged == {"stratalog_export": 1}
+    assert STRATALOG.matches(data, Path("x"))
+
+
+def test_without_a_first_line_the_file_names_the_session() -> None:
+    """Entries alone are a session of the file's name, and said to be."""
+    (session,) = load(b"".join(to_jsonl([SAID]))).sessions
+    assert (session.agent, session.chat, session.named_by_file) == ("stratalog", "mine", True)
+
+
+def test_exports_in_one_file_stay_apart() -> None:
+    """Each such line begins a session of its own, and entries before the first are the file's."""
+    other = session_key("helper", "cli", "b")
+    data = b"".join((*to_jsonl([SAID]), *to_jsonl([SAID], key=KEY), *to_jsonl([SAID], key=other)))
+    assert [session.chat for session in load(data).sessions] == ["mine", "trip: Rome", "b"]
+
+
+def test_a_later_export_is_refused() -> None:
+    """A first line of a later version is an error with its line, not a guess."""
+    with pytest.raises(ImportFailed, match="version 2") as caught:
+        load(b'{"type":"stratalog_export","version":2,"whose":"?"}\n' + b"".join(to_jsonl([SAID])))
+    assert caught.value.where["line"] == 1
+
+
+@pytest.mark.parametrize(
+    "rest", [b'"version":1', b'"version":1,"key":"a/../b"', b'"version":"x","key":"a:b:c"']
+)
+def test_a_broken_first_line_names_nothing(rest: bytes) -> None:
+    """It is reported as damage, and the entries are those of a file without an id."""
+    transcript = load(b'{"type":"stratalog_export",' + rest + b"}\n" + b"".join(to_jsonl([SAID])))
+    assert [(skip.line, skip.kind) for skip in transcript.report.skipped] == [(1, "damage")]
+    assert [session.named_by_file for session in transcript.sessions] == [True]

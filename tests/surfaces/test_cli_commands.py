@@ -9,6 +9,7 @@ import pytest
 
 from stratalog import Stratalog
 from stratalog.demo import transcript_path
+from stratalog.types import TurnEnd
 from surfaces.conftest import CHAT
 from surfaces.terminals import cli, cli_json
 
@@ -133,6 +134,14 @@ def test_nothing_found_is_exit_code_1(imported: Path) -> None:
     assert result.stderr == "nothing found\n"
 
 
+@pytest.mark.parametrize("words", [[""], ["  "], ["", " "]])
+def test_a_search_for_no_words_is_a_wrong_use(imported: Path, words: list[str]) -> None:
+    """Exit code 2: nothing was looked for, and so nothing can be missing."""
+    result = cli("search", *words, data=imported)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no words to search for" in result.stderr
+
+
 def test_show_shortens_what_tools_said(imported: Path) -> None:
     """Messages are whole; a long result is a few lines and how many more, unless --full."""
     short = cli("show", "7c1f", "--around", 122, data=imported).stdout
@@ -159,8 +168,24 @@ def test_show_takes_a_stretch(imported: Path) -> None:
 
 def test_show_around_what_is_not_there(imported: Path) -> None:
     """An entry that does not exist is exit code 3; --around with --after is exit code 2."""
-    assert cli("show", "7c1f", "--around", 9999, data=imported).exit_code == 3
-    assert cli("show", "7c1f", "--around", 9, "--after", 3, data=imported).exit_code == 2
+    missing = cli("show", "7c1f", "--around", 9999, data=imported)
+    assert missing.exit_code == 3
+    assert "no such entry; the last is #551" in missing.stderr
+    assert "--all" not in missing.stderr
+    for option in ("--after", "--before", "--last"):
+        refused = cli("show", "7c1f", "--around", 9, option, 3, data=imported)
+        assert refused.exit_code == 2
+        assert "--around goes with none of" in refused.stderr
+
+
+def test_show_around_looks_before_a_restart_by_itself(small: Path) -> None:
+    """The command under a hit works on after a restart, and says where the entry is from."""
+    hit = cli_json("search", "trip", data=small)["hits"][0]
+    cli("restart", "alpha-one", data=small)
+    found = cli("show", hit["session"], "--around", hit["seq"], data=small)
+    assert found.exit_code == 0
+    assert "Plan a trip" in found.stdout
+    assert f"#{hit['seq']} is from before a restart" in found.stderr
 
 
 def test_show_all_goes_back_before_a_restart(small: Path) -> None:
@@ -206,6 +231,48 @@ def test_title(small: Path) -> None:
     assert cli_json("title", "beta", "[bold]Greetings[/]", data=small)["title"] == "[bold]Greetings[/]"
     assert "[bold]Greetings[/]" in cli("sessions", data=small).stdout
     assert cli("title", "beta", " ", data=small).exit_code == 2
+
+
+def test_what_is_changed_is_named_by_its_key_too(small: Path) -> None:
+    """Titles are not unique, so every message has the key."""
+    cli("title", "alpha-one", "你好世界", data=small)
+    for args, said in (
+        (["title", "beta", "你好世界"], "titled"),
+        (["pin", "beta"], "pinned"),
+        (["pin", "beta", "--off"], "unpinned"),
+        (["restart", "beta"], "restarted"),
+        (["delete", "beta", "--yes"], "deleted"),
+    ):
+        assert cli(*args, data=small).stderr == f'{said} helper:cli:beta "你好世界"\n'
+
+
+def test_a_long_title_is_shown_in_part(small: Path) -> None:
+    """Into a pipe too, tables and headings have 80 characters of it; --json has all."""
+    title = "👨‍👩‍👧" * 200
+    assert cli_json("title", "alpha-one", title, data=small)["title"] == title
+    shown = "👨‍👩‍👧" * 79 + "…"
+    for args in (["sessions"], ["show", "alpha-one"], ["search", "trip"]):
+        text = cli(*args, data=small).stdout.partition("── ")[0]  # the entry that gave it is whole in `show`
+        assert shown in text
+        assert title not in text
+    cli("title", "alpha-one", "x" * 200, data=small)
+    assert max(map(len, cli("sessions", data=small).stdout.splitlines())) < 160
+
+
+def test_numbers_agree_with_their_nouns(small: Path, tmp_path: Path) -> None:
+    """One of a thing is said in the singular."""
+    assert "1 message\n" in cli("fork", "beta", "gamma", "--at", 1, data=small).stderr
+    cli("import", transcript_path(), data=tmp_path / "d")
+    again = cli("import", transcript_path(), data=tmp_path / "d").stdout
+    assert "Nothing new: the session was there already." in again
+    assert cli("rebuild", data=tmp_path / "d").stdout.startswith("1 session listed, 551 entries")
+
+
+def test_a_turn_that_timed_out(small: Path) -> None:
+    """Its end is told in words that are a sentence."""
+    with Stratalog(small) as memory:
+        memory.session("helper:cli:beta").append(TurnEnd(turn="t", status="timed_out"))
+    assert "the turn timed out" in cli("show", "beta", data=small).stdout
 
 
 def test_fork(small: Path) -> None:
@@ -289,3 +356,22 @@ def test_version_and_help() -> None:
     assert "Usage: stratalog" in cli().stdout
     assert "search" in cli("-h").stdout
     assert "--neighbours" in cli("search", "-h").stdout
+    assert "<bool>" not in cli("-h").stdout + cli("search", "-h").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["search", "x", "--role", "king"], "'--role': 'king' is not one of 'user', "),
+        (["search", "x", "--limit", "0"], "it must be at least 1"),
+        (["search", "x", "--limit", "few"], "a whole number is needed"),
+        (["show", "x", "--around", "1.5"], "a whole number is needed"),
+        (["show", "x", "y"], "Too many words: y"),
+    ],
+)
+def test_wrong_values_are_told_in_plain_words(args: list[str], words: str) -> None:
+    """Not in those of the library that checks them."""
+    told = cli(*args).stderr
+    assert words in told
+    for leaked in ("Value error", "Input should", "parse", "argument(s)"):
+        assert leaked not in told

@@ -129,6 +129,41 @@ def test_wide_characters_keep_columns_straight(tmp_path: Path) -> None:
         assert len({cell_len(row.partition("标题")[0]) for row in rows}) == 1
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("alike", [4, 30])
+def test_keys_that_are_much_alike_starve_nothing(tmp_path: Path, alike: int, columns: int) -> None:
+    """Of narrow columns the agent and the time of day go first; keys are whole enough to be typed, counts
+    and days are never cut, and some of the title is seen."""
+    chats = [f"{'7c1f0a523b9e4d1e9a5761c0de2b8f14'[:alike]}{end}-and-more" for end in ("aa", "bb")]
+    with Stratalog(tmp_path / "d") as memory:
+        for chat in chats:
+            with memory.session(f"claude-code:import:{chat}").turn("Parcels of Europe " * 9) as turn:
+                turn.reply("x")
+        memory.session(f"claude-code:import:{chats[0]}").pin()
+    text = terminal("sessions", STRATALOG_DATA=str(tmp_path / "d"), columns=columns).text
+    heading, *rows = [line for line in text.split("\n") if "title" in line or "Parcels o" in line]
+    assert len(rows) == 2
+    assert all(row.count("…") == 1 and row.rstrip().endswith("…") for row in rows)
+    assert "…" not in heading
+    assert "claude-code" not in text or columns == 80
+    for row in rows:
+        key = next(word for word in row.split() if word.startswith("7c1f"))
+        assert process("show", key, STRATALOG_DATA=str(tmp_path / "d")).returncode == 0
+
+
+def test_a_key_wider_than_the_terminal_is_cut_into_lines(tmp_path: Path) -> None:
+    """All of it is still there."""
+    chats = ["7c1f0a52" * 6 + end for end in ("aa", "bb")]
+    with Stratalog(tmp_path / "d") as memory:
+        for chat in chats:
+            with memory.session(f"a:b:{chat}").turn("Parcels") as turn:
+                turn.reply("x")
+    text = terminal("sessions", STRATALOG_DATA=str(tmp_path / "d"), columns=40).text
+    joined = "".join(line.partition("  ")[0].strip() for line in text.split("\n"))
+    assert all(chat[:-1] in joined for chat in chats)
+    assert text.count("Parcels") == 2
+
+
 def test_colour_is_for_a_terminal(imported: Path) -> None:
     """A terminal gets colours, NO_COLOR and a pipe none; the bar's sections then differ in shade."""
     environ = {"STRATALOG_DATA": str(imported)}
@@ -153,6 +188,8 @@ def test_long_work_has_a_bar_on_stderr(tmp_path: Path) -> None:
     transcript.write_bytes(transcript_path().read_bytes())
     shown = terminal("import", transcript, STRATALOG_DATA=str(tmp_path / "d"))
     assert "importing 1 file" in shown.text
+    assert "100%" in shown.text
+    assert "[progress" not in shown.text
     done = process("import", transcript, STRATALOG_DATA=str(tmp_path / "e"))
     assert b"importing" not in done.stdout + done.stderr
 
@@ -161,7 +198,7 @@ def test_delete_asks(small: Path) -> None:
     """A yes deletes, a no does not and is exit code 1."""
     refused = terminal("delete", "beta", answer="n\n", STRATALOG_DATA=str(small))
     assert refused.code == 1
-    assert "你好世界" in refused.text
+    assert 'Delete helper:cli:beta "你好世界" with its 2 messages for good?' in refused.text
     assert "nothing was deleted" in refused.text
     assert terminal("delete", "beta", answer="y\n", STRATALOG_DATA=str(small)).code == 0
     assert terminal("show", "beta", STRATALOG_DATA=str(small)).code == 3

@@ -42,7 +42,10 @@ def test_a_flipped_byte_is_found_and_moved_to_quarantine(data: Path) -> None:
 
     start = damaged.rfind(b"\n", 0, middle) + 1
     line = damaged[start : damaged.index(b"\n", middle)]
-    assert cli_json("doctor", "--repair", data=data)["moved"]
+    moved = cli("doctor", "--repair", data=data).stdout
+    (piece,) = data.rglob("*.quarantine/*.bin")
+    assert f"kept in {piece}\n" in moved
+    assert f"1 piece in quarantine:\n  {piece.parent}\n" in cli("doctor", data=data).stdout
     kept = b"".join(path.read_bytes() for path in data.rglob("*.quarantine/*"))
     assert line in kept
     assert cli("doctor", data=data).exit_code == 0
@@ -76,6 +79,22 @@ def test_a_foreign_file_is_left_alone(small: Path) -> None:
     value = cli_json("doctor", "--repair", data=small, code=1)
     assert value["foreign"]
     assert foreign.read_text() == "my shopping list\n"
+    told = cli("doctor", data=small)
+    assert "move it away" in told.stdout
+    assert "stratalog doctor" not in told.stdout + told.stderr
+    assert told.stderr == ""  # what is found is told once
+
+
+def test_where_only_the_list_is_wrong_doctor_names_rebuild(small: Path) -> None:
+    """The logs are sound, so there is nothing to repair."""
+    cli("sessions", data=small)
+    for path in small.rglob("catalog.sqlite3-*"):
+        path.unlink()
+    next(small.rglob("catalog.sqlite3")).write_bytes(b"garbage" * 1000)
+    told = cli("doctor", data=small)
+    assert told.exit_code == 1
+    assert "`stratalog rebuild` makes the list and the index anew" in told.stdout
+    assert "--repair" not in told.stdout
 
 
 def test_rebuild_after_losing_all_that_is_derived(small: Path) -> None:

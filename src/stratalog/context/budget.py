@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from stratalog.context.shapes.openai_chat import chat_messages
-from stratalog.context.view import Seen, TurnView, View
+from stratalog.context.view import Seen, TurnView, View, split_rounds
 from stratalog.errors import ContextOverflow
-from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User
+from stratalog.types import AnyEntry, Compaction, System, ToolResult
 
 Count = Callable[[AnyEntry], int]
 
@@ -93,7 +93,7 @@ def fit(whole: View, budget: int, count: Count) -> Context:
 
 def _shortened(turn: TurnView, left: int, count: Count, budget: int) -> tuple[TurnView, int, int]:
     """The newest turn without the rounds of its middle that do not fit, its cost, and what they cost."""
-    head, rounds = _rounds(turn.entries)
+    head, rounds = split_rounds(turn.entries)
     cost = sum(map(count, head))
     _check("the newest message", cost, left, budget - left)
     total = cost + sum(count(entry) for entries in rounds for entry in entries)
@@ -107,29 +107,7 @@ def _shortened(turn: TurnView, left: int, count: Count, budget: int) -> tuple[Tu
         kept.append(entries)
         cost += more
     shown = [*head, *(entry for entries in reversed(kept) for entry in entries)]
-    return TurnView(turn.turn, tuple(shown), turn.waiting), cost, total - cost
-
-
-def _rounds(entries: tuple[Seen, ...]) -> tuple[list[Seen], list[list[Seen]]]:
-    """The messages that open a turn, and what follows cut where no call is parted from its result."""
-    rounds: list[list[Seen]] = []
-    head: list[Seen] = []
-    answered = True
-    for entry in entries:
-        if not rounds and isinstance(entry, User):
-            head.append(entry)
-            continue
-        starts = isinstance(entry, Assistant | User) or (isinstance(entry, ToolCall) and answered)
-        if not rounds or (starts and not (isinstance(entry, ToolCall) and _opens(rounds[-1]))):
-            rounds.append([])
-        answered = isinstance(entry, ToolResult)
-        rounds[-1].append(entry)
-    return head, rounds
-
-
-def _opens(entries: list[Seen]) -> bool:
-    """Whether a round so far is a reply whose calls are still to come."""
-    return not any(isinstance(entry, ToolResult) for entry in entries)
+    return msgspec.structs.replace(turn, entries=tuple(shown)), cost, total - cost
 
 
 def _check(part: str, tokens: int, room: int, before: int = 0) -> None:

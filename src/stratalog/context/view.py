@@ -1,9 +1,10 @@
 """What a model sees of a log: a pure fold of its entries.
 
-The last compaction stands for what it covers; the turns after it are whole, in the order in which they were
-started (or given up unstarted), the unanswered messages that wait last. What the system said stays however
-old it is. A call and its result are never parted: a call without a result gets one that says so, a result
-without a call is left out. Only the view is mended; the log keeps what was said.
+The last compaction stands for what it covers. Beside its summary are seen the entries that it names as kept,
+and every entry from the first kept one on. Turns stand in the order in which they were started (or given up
+unstarted), the unanswered messages that wait last. What the system said stays however old it is. A call and
+its result are never parted: a call without a result gets one that says so, a result without a call is left
+out. Only the view is mended; the log keeps what was said.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ NO_RESULT = "[no result: the call was interrupted]"
 
 class TurnView(msgspec.Struct, frozen=True):
     """One turn as a model sees it. `turn` is its id, "" for entries that belong to none; `waiting` is a
-    message that nobody has begun to answer."""
+    message that nobody has begun to answer; `running` is a turn that was started and has no end."""
 
     turn: str
     entries: tuple[Seen, ...]
     waiting: bool = False
+    running: bool = False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -65,41 +67,85 @@ class View(msgspec.Struct, frozen=True):
 def view(entries: Iterable[AnyEntry]) -> View:
     """The view of entries given in order, from the log's beginning or from where `starts_at` says."""
     listed = list(entries)
-    summary, kept = _after_compaction(listed)
     system = tuple(entry for entry in listed if isinstance(entry, System))
-    return View(system, summary, tuple(_turns(kept)))
+    summary, first, kept = _after_compaction(listed)
+    return View(system, summary, tuple(_turns(listed, first, kept)))
 
 
 def starts_at(newest_first: Iterable[AnyEntry]) -> list[AnyEntry]:
     """The entries that a view needs, in order, read from the end only as far back as that is."""
     needed: list[AnyEntry] = []
-    first_kept: str | None = None
+    wanted: set[str] | None = None
     for entry in newest_first:
-        if isinstance(entry, Compaction) and first_kept is None:
-            first_kept = entry.first_kept or entry.id
+        if isinstance(entry, Compaction) and wanted is None:
+            wanted = {_seen_from(entry), *entry.kept}
         needed.append(entry)
-        if first_kept is not None and entry.id == first_kept:
-            break
+        if wanted is not None:
+            wanted.discard(entry.id)
+            if not wanted:
+                break
     return needed[::-1]
 
 
-def _after_compaction(entries: list[AnyEntry]) -> tuple[Compaction | None, list[AnyEntry]]:
-    """The latest compaction and what it left whole. Earlier ones are part of what it covers."""
+def split_rounds(entries: Iterable[Seen]) -> tuple[list[Seen], list[list[Seen]]]:
+    """The messages that open a turn, and what follows cut where no call is parted from its result."""
+    head: list[Seen] = []
+    rounds: list[list[Seen]] = []
+    answered = True
+    for entry in entries:
+        if not rounds and isinstance(entry, User):
+            head.append(entry)
+            continue
+        starts = isinstance(entry, Assistant | User) or (isinstance(entry, ToolCall) and answered)
+        if not rounds or (starts and not (isinstance(entry, ToolCall) and _calls_still(rounds[-1]))):
+            rounds.append([])
+        answered = isinstance(entry, ToolResult)
+        rounds[-1].append(entry)
+    return head, rounds
+
+
+def _calls_still(entries: list[Seen]) -> bool:
+    """Whether a round so far is a reply whose calls are still to come."""
+    return not any(isinstance(entry, ToolResult) for entry in entries)
+
+
+def _seen_from(compaction: Compaction) -> str:
+    """The entry with which, or after which, everything is seen."""
+    return compaction.first_kept or compaction.covers[1] or compaction.id
+
+
+def _after_compaction(entries: list[AnyEntry]) -> tuple[Compaction | None, int, frozenset[str]]:
+    """The latest compaction, the place from which all is seen, and the ids of what is seen before it.
+
+    Earlier compactions are part of what the latest covers. What the view does not need, as `starts_at` says,
+    is taken off the list, so that the view is the same with it and without.
+    """
     last = next((entry for entry in reversed(entries) if isinstance(entry, Compaction)), None)
     if last is None:
-        return None, entries
-    first = last.first_kept or last.id
-    start = next((at for at, entry in enumerate(entries) if entry.id == first), 0)
-    return last, [entry for entry in entries[start:] if not isinstance(entry, Compaction)]
+        return None, 0, frozenset()
+    needed = starts_at(reversed(entries))
+    del entries[: len(entries) - len(needed)]
+    mark = _seen_from(last)
+    first = next((at for at, entry in enumerate(entries) if entry.id == mark), -1)
+    if not last.first_kept:
+        # The mark itself is covered. Where there is none, nothing before the compaction is seen.
+        first = first + 1 if first >= 0 else entries.index(last)
+    return last, max(first, 0), frozenset(last.kept)
 
 
-def _turns(entries: list[AnyEntry]) -> list[TurnView]:
-    """The entries by turn. A turn stands where it was started, or else where its first entry is."""
+def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str]) -> list[TurnView]:
+    """The entries by turn. A turn stands where it was started, or else where its first entry is.
+
+    Those before the place `first` count for the order, but only those of `kept` are seen.
+    """
     groups: dict[str | int, list[AnyEntry]] = {}  # by the turn, or by the place of the first entry
     order: dict[str | int, int] = {}
     waiting: set[str | int] = set()
+    running: set[str | int] = set()
     alone: int | None = None
     for at, entry in enumerate(entries):
+        if isinstance(entry, Compaction):
+            continue
         name: str | int
         if entry.turn:
             alone, name = None, entry.turn
@@ -117,11 +163,21 @@ def _turns(entries: list[AnyEntry]) -> list[TurnView]:
             waiting.discard(name)
             if isinstance(entry, TurnStart | TurnEnd):
                 order[name] = at
-        groups[name].append(entry)
+        if isinstance(entry, TurnStart) and entry.turn:
+            running.add(name)
+        elif isinstance(entry, TurnEnd):
+            running.discard(name)
+        if at >= first or entry.id in kept:
+            groups[name].append(entry)
     ordered = sorted(groups, key=lambda name: (name in waiting, order[name]))
     late = _late_results(groups)
     turns = [
-        TurnView(name if isinstance(name, str) else "", _paired(groups[name], late), name in waiting)
+        TurnView(
+            name if isinstance(name, str) else "",
+            _paired(groups[name], late),
+            name in waiting,
+            name in running,
+        )
         for name in ordered
     ]
     return [turn for turn in turns if turn.entries]

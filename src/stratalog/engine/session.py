@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
 
 from stratalog.config import Settings
 from stratalog.context.budget import Context, fit
-from stratalog.context.view import starts_at, view
+from stratalog.context.view import View, starts_at, view
 from stratalog.engine.reading import entry_at, folded, heard, since, whole, without_references
 from stratalog.engine.strata import Strata
 from stratalog.engine.turn import Status, Turn, lost
@@ -78,8 +79,10 @@ class Session:
         strata: Strata,
         settings_of: Callable[[str], Settings],
         on_problem: OnProblem,
+        stalls: dict[SessionKey, tuple[int, int]],
     ) -> None:
         self.key = key
+        self.stalls = stalls  # compaction's; see there
         self._store = store
         self._manager = manager
         self._strata = strata
@@ -89,9 +92,12 @@ class Session:
 
     # --- writing ---
 
-    def append(self, *entries: AnyEntry) -> list[AnyEntry]:
-        """Appends entries as they are, outside any turn unless they name one; durable on return."""
-        return self._write(list(entries), None)
+    def append(self, *entries: AnyEntry, fence: int | None = None) -> list[AnyEntry]:
+        """Appends entries as they are, outside any turn unless they name one; durable on return.
+
+        With a `fence` only as its holder: raises `StaleFence` once the session was taken by another.
+        """
+        return self._write(list(entries), fence)
 
     def submit(self, content: Content, *, meta: dict[str, object] | None = None) -> Arrival:
         """Logs a user's message at once, whoever holds the session; it waits to be taken by `next`."""
@@ -202,17 +208,26 @@ class Session:
 
         Raises `SessionBusy` while a turn runs.
         """
+        with self.held() as fence:
+            left = [turn.turn for turn in self._caught_up().turns.open]
+            if left:
+                self._write([TurnEnd(turn=turn, status="interrupted") for turn in left], fence)
+        return left
+
+    @contextmanager
+    def held(self) -> Iterator[int]:
+        """Holds the session without a turn for a `with` block; gives the fence to append under.
+
+        Raises `SessionBusy` while a turn runs. Past its deadline it is lost to the next that wants it.
+        """
         live = self._live()
         tenure = self._tenure("", None)
         try:
             self._manager.take(live, tenure, 0)
             head = self._store.head(self.key)
-            left = [turn.turn for turn in self._caught_up().turns.open]
-            if left and head is not None:
-                self._write([TurnEnd(turn=turn, status="interrupted") for turn in left], head.fence)
+            yield head.fence if head is not None else 0
         finally:
             self._manager.release(live, tenure)
-        return left
 
     def set_title(
         self, title: str, *, by: Literal["user", "auto", "model", "import"] = "user"
@@ -246,7 +261,9 @@ class Session:
         last = self._find(at) if at is not None else None
         if self._store.head(key) is not None:
             raise _taken(key)
-        made = Session(key, self._store, self._manager, self._strata, self._settings_of, self._on_problem)
+        made = Session(
+            key, self._store, self._manager, self._strata, self._settings_of, self._on_problem, self.stalls
+        )
         live = made._live()
         tenure = made._tenure("fork", None)
         try:
@@ -309,6 +326,27 @@ class Session:
         """
         return self._context(None, budget, system)
 
+    def view(self, turn: str | None = None) -> View:
+        """What of the session a model may see, before any budget; large payloads are references. For a
+        running turn without the messages that wait."""
+        reading = self._store.read(self.key, reverse=True, blobs=False)
+        entries = starts_at(heard(reading, self._on_problem))
+        seen = view([*self._earlier_system(entries), *entries])
+        if turn is not None:
+            turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)
+            seen = msgspec.structs.replace(seen, turns=turns)
+        return seen
+
+    def with_payloads(self, entries: Iterable[AnyEntry]) -> list[AnyEntry]:
+        """The entries with their payloads in place."""
+        return whole(self._store, self.key, entries, self._on_problem)
+
+    @property
+    def end(self) -> int:
+        """The `seq` of the last entry; 0 when there is no session."""
+        head = self._store.head(self.key)
+        return head.seq if head is not None else 0
+
     # --- how ---
 
     def _live(self) -> Live:
@@ -325,7 +363,8 @@ class Session:
             if any(isinstance(entry, _SHOWN) for entry in stored):
                 self._save()
             if compaction is not None and isinstance(self._store, Seals):
-                # What it covers is out of the way of the next opening, and still readable.
+                # What it covers is out of the way of the next opening, and still readable. What it keeps
+                # by name is read from there, no farther back than the oldest message that is unanswered.
                 self._store.seal(self.key, compaction.first_kept or compaction.id)
                 self._store.compress(self.key)
         except (LogError, Conflict) as error:
@@ -455,12 +494,7 @@ class Session:
 
     def _context(self, turn: str | None, budget: int | None, system: str | None) -> Context:
         """The context, of a running turn or between turns. Payloads are fetched for what is shown alone."""
-        reading = self._store.read(self.key, reverse=True, blobs=False)
-        entries = starts_at(heard(reading, self._on_problem))
-        seen = view([*self._earlier_system(entries), *entries])
-        if turn is not None:
-            turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)
-            seen = msgspec.structs.replace(seen, turns=turns)
+        seen = self.view(turn)
         if system:
             seen = msgspec.structs.replace(seen, system=(System(content=system), *seen.system))
         limit = self._settings.context_budget if budget is None else budget

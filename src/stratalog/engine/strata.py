@@ -82,7 +82,8 @@ class Strata:
             return
         taken = self.journal.take()
         keys = taken.keys
-        booted = osfiles.boot_id() or "-"
+        # Another kind of store has other logs: what is listed is then of the past too.
+        booted = f"{osfiles.boot_id() or '-'} {type(self._store).__name__}"
         anew = self.catalog.fact("boot") != booted
         if anew:
             # The notes of what changed may not have survived the machine's restart: look at every log once.
@@ -123,6 +124,11 @@ class Strata:
         if (self._dir / INDEX_FILE).exists():
             with self._mutex:
                 self._open_index().remove(key)
+
+    def look_again(self, key: SessionKey) -> None:
+        """Derives everything of this session anew, for its log was repaired."""
+        self.forget(key)
+        self.journal.mark(key)
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Deletes all that is derived and makes it anew from the logs. Raises `NewerFormat`."""

@@ -11,7 +11,6 @@ reply, aborted after Ctrl-C or a cancellation, interrupted after any other excep
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -133,7 +132,8 @@ class Turn:
         if kind is None:
             self.end("answered" if self._replied else "interrupted")
             return
-        aborted = issubclass(kind, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit)
+        # Ctrl-C or a cancellation is somebody's wish that the turn should end.
+        aborted = not issubclass(kind, Exception | SystemExit)
         detail = f"{kind.__name__}: {error}"[:500]
         # Was it taken away before, then the exception under way is what the caller should see.
         with suppress(Conflict):

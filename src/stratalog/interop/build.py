@@ -53,10 +53,19 @@ class Builder:
 
     `session` is the source's own name for the conversation: ids derive from it, and `chat` (by default
     `chat_id(session)`) is its name here. Branches of one conversation share the first and differ in the
-    second.
+    second. `named_by_file` says that the source gave no name and `session` is the file's.
     """
 
-    def __init__(self, tally: Tally, source: Source, agent: str, session: str, chat: str = "") -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        source: Source,
+        agent: str,
+        session: str,
+        chat: str = "",
+        *,
+        named_by_file: bool = False,
+    ) -> None:
         self.chat = chat or chat_id(session)
         self.meta: dict[str, Any] = {}
         if self.chat != session and not chat:
@@ -65,6 +74,7 @@ class Builder:
         self._tally = tally
         self._agent = agent
         self._session = session
+        self._named_by_file = named_by_file
         self._mtime = source.mtime
         self._entries: list[AnyEntry] = []
         self._record: Record | None = None
@@ -212,6 +222,7 @@ class Builder:
             entries=tuple(entries),
             title=self._titles[True] or self._titles[False],
             meta=self.meta,
+            named_by_file=self._named_by_file,
         )
 
     def _id(self, *sub: str) -> str:

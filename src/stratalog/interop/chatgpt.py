@@ -141,7 +141,8 @@ def _conversation(
 ) -> Iterator[ImportedSession | None]:
     holder = tally.record({name: item for name, item in talk.items() if name != "mapping"})
     tally.merge(holder, "conversation")
-    session = text(talk.get("conversation_id")) or text(talk.get("id")) or stem
+    named = text(talk.get("conversation_id")) or text(talk.get("id"))
+    session = named or stem
     base = chat_id(session)
     nodes, parents = _nodes(talk["mapping"], tally)
     current = text(talk.get("current_node"))
@@ -154,7 +155,7 @@ def _conversation(
     for number, line in enumerate(unravel(parents, leaf)):
         first = nodes[line.members[0]]
         chat = f"{base}:branch-{chat_id(first.key)}" if number else ""
-        builder = Builder(tally, source, AGENT, session, chat)
+        builder = Builder(tally, source, AGENT, session, chat, named_by_file=not named)
         model, gizmo = text(talk.get("default_model_slug")), text(talk.get("gizmo_id"))
         builder.meta |= {name: fact for name, fact in (("model", model), ("gizmo", gizmo)) if fact}
         if number:

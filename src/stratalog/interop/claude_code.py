@@ -82,6 +82,7 @@ class _File:
         self.threads: dict[tuple[str, str], list[_Node]] = {}
         self.places: dict[str, _Node] = {}
         self.leaves: dict[str, str] = {}
+        self.named: set[str] = set()  # the sessions that a record names
         self._session = ""
 
     def read(self, found: Iterable[Record]) -> None:
@@ -92,8 +93,10 @@ class _File:
                 self.tally.skip(record, reason)
                 continue
             speaks = record.value["type"] in ("user", "assistant")
-            named = text(record.value.get("sessionId")) or self._session
-            self._session = named or (self.source.path.stem if speaks else "")
+            named = text(record.value.get("sessionId"))
+            if named:
+                self.named.add(named)
+            self._session = named or self._session or (self.source.path.stem if speaks else "")
             waiting.append(record)
             # What comes before the first word of a session, such as a summary, belongs to that session.
             if self._session:
@@ -164,7 +167,8 @@ def _sessions(file: _File) -> Iterator[ImportedSession | None]:
             members = [nodes[position] for position in line.members]
             left = file.places.get(_link(members[0])) if line.fork is None else nodes[line.fork]
             chat = f"{base}:branch-{chat_id(members[0].uuid)}" if number else base
-            builder = Builder(file.tally, file.source, AGENT, session, chat)
+            unnamed = session not in file.named
+            builder = Builder(file.tally, file.source, AGENT, session, chat, named_by_file=unnamed)
             if thread:
                 builder.meta["parent"] = chat_id(session)
             if number or (left is not None and left.session != session):

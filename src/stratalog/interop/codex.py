@@ -248,7 +248,8 @@ class _Reader:
 def _session(source: Source, tally: Tally) -> ImportedSession | None:
     found = list(_items(source, tally))
     ids = (text(item.body.get("id")) for item in found if item.kind == "session_meta")
-    builder = Builder(tally, source, AGENT, next(filter(None, ids), source.path.stem))
+    named = next(filter(None, ids), "")
+    builder = Builder(tally, source, AGENT, named or source.path.stem, named_by_file=not named)
     reader = _Reader(builder, tally, found)
     for place, item in enumerate(found):
         reader.put(place, item)

@@ -56,6 +56,8 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
 
     `title` is the title the source gave it, "" if none. `meta` has facts of the whole session; a branch or
     a sidechain names the chat it belongs to as `parent`, a branch also the entry it goes on from as `after`.
+    `named_by_file` says that `chat` is only the file's name, for want of an id in the source: an unrelated
+    conversation may have the same.
     """
 
     agent: str
@@ -64,6 +66,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[AnyEntry, ...]
     title: str = ""
     meta: dict[str, Any]
+    named_by_file: bool = False
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Entries as JSON lines, for programs, and as Markdown, for people.
 
 JSON lines hold one entry each and come back exactly through the `stratalog` importer; an entry of an
-unknown type is its own line, byte for byte.
+unknown type is its own line, byte for byte. Before them may stand a line that says whose they are.
 
 Markdown is for reading: roles and times, calls in code blocks whose fence is longer than any inside them,
 results folded away, compactions quoted. Pictures and files are named, not inlined, and marks of the turn
@@ -50,8 +50,27 @@ _ENTRY = msgspec.json.Encoder()
 _TICKS = re.compile(r"`+")
 
 
-def to_jsonl(entries: Iterable[AnyEntry]) -> Iterator[bytes]:
-    """Each entry as a line of JSON, with its newline."""
+class ExportHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stratalog_export"):
+    """The first line of an export: `key` is the session's whole key, `title` what it is called.
+
+    A `version` above `HEAD_VERSION` is of a later version of Stratalog.
+    """
+
+    version: int
+    key: str
+    title: str = ""
+
+
+HEAD_TYPE = str(ExportHead.__struct_config__.tag)
+HEAD_VERSION = 1
+
+
+def to_jsonl(
+    entries: Iterable[AnyEntry], *, key: SessionKey | None = None, title: str = ""
+) -> Iterator[bytes]:
+    """Each entry as a line of JSON, with its newline; with a `key` after a line that names the session."""
+    if key is not None:
+        yield _ENTRY.encode(ExportHead(version=HEAD_VERSION, key=str(key), title=title)) + b"\n"
     for entry in entries:
         raw = entry.raw if isinstance(entry, Unknown) else b""
         yield (raw.rstrip(b"\n") if raw else _ENTRY.encode(entry)) + b"\n"

@@ -135,7 +135,8 @@ def _session(source: Source, tally: Tally) -> ImportedSession | None:
         if key in found:
             tally.merge(found[key], "earlier form of a message")
         found[key] = record
-    builder = Builder(tally, source, AGENT, text(header.get("sessionId")) or source.path.stem)
+    named = text(header.get("sessionId"))
+    builder = Builder(tally, source, AGENT, named or source.path.stem, named_by_file=not named)
     project = text(header.get("projectHash"))
     builder.meta |= {"project": project} if project else {}
     for record in found.values():

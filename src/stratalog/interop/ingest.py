@@ -2,24 +2,34 @@
 
 Entries of the same source have the same ids each time, so importing again adds nothing and importing a file
 that has grown adds its new part. A file that cannot be read stops nothing; its error is its result.
+
+A source that has no id for its conversation is called by its file's name, and files of one name may have
+nothing to do with one another. Such a conversation goes into the session of that name only when one begins
+as the other does (with the same first three messages or calls); else into the first of `name-2`, `name-3` …
+that is its own or nobody's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from stratalog.engine.core import Stratalog
+from stratalog.engine.reading import without_references
 from stratalog.engine.session import Session
-from stratalog.errors import ImportFailed, StratalogError
+from stratalog.errors import ImportFailed, InvalidInput, StratalogError
 from stratalog.interop.contract import ImportedSession, Report
 from stratalog.interop.detect import read_transcript
 from stratalog.keys import SessionKey, session_key
-from stratalog.types import Title
+from stratalog.types import AnyEntry, Assistant, Title, ToolCall, User
 
 _BATCH = 500
+_OPENING = 3
 FileProgress = Callable[[Path, int, int], None]
 
 
@@ -52,8 +62,9 @@ def import_files(
 
     `format` is a key of `detect.FORMATS`, detected by default; `agent` replaces the agent that the format
     names. `progress` gets the file, bytes done and bytes in all. Errors of a file or of a session's log are
-    in its result; what was imported before them stays.
+    in its result; what was imported before them stays. A file that gives no session is an error.
     """
+    openings: _Openings = {}
     for path in paths:
         told = (lambda done, total, path=path: progress(path, done, total)) if progress is not None else None
         done: list[SessionImport] = []
@@ -62,8 +73,12 @@ def import_files(
             _must_be_outside(path, memory)
             transcript = read_transcript(path, format, told)
             report = transcript.report
+            if not transcript.sessions:
+                raise _no_session(path, report)
             for imported in transcript.sessions:
-                done.append(import_session(memory, imported, agent=agent))
+                made = _bring(memory, imported, agent, openings)
+                done.append(made)
+                report = _with_name(report, imported, made)
         except StratalogError as error:
             yield FileImport(path, tuple(done), report, error)
         else:
@@ -80,22 +95,98 @@ def _must_be_outside(path: Path, memory: Stratalog) -> None:
         )
 
 
+def _no_session(path: Path, report: Report) -> ImportFailed:
+    foreign = not report.merged and not report.used
+    if foreign:
+        what, hint = (
+            f"nothing in this file is a record of {report.format}",
+            "name its format if it is another",
+        )
+    else:
+        what, hint = "there is no conversation in this file", "it may have ended before anything was said"
+    return ImportFailed(what, path=path, hint=hint)
+
+
+def _with_name(report: Report, imported: ImportedSession, made: SessionImport) -> Report:
+    """The report with a note, if another conversation has the session's name."""
+    if made.key.chat == imported.chat or not imported.named_by_file:
+        return report
+    note = f"{imported.chat}: another conversation has this name; the chat of this one is {made.key.chat}"
+    return msgspec.structs.replace(report, notes=[*report.notes, note])
+
+
 def import_session(
     memory: Stratalog, imported: ImportedSession, *, agent: str | None = None
 ) -> SessionImport:
-    """Appends the entries of `imported` that its session does not have yet."""
+    """Appends the entries of `imported` that its session does not have yet.
+
+    An unrelated conversation that only has the same file name is left alone: `key` says which session it is.
+    """
+    return _bring(memory, imported, agent, {})
+
+
+class _Opening(NamedTuple):
+    """How a conversation begins: the ids of its first messages and calls, and of its first entries."""
+
+    said: tuple[str, ...]
+    first: tuple[str, ...]
+
+    def agrees(self, other: _Opening) -> bool:
+        """Whether one may be the other as it was earlier, or the same."""
+        one, two = (self.said, other.said) if self.said and other.said else (self.first, other.first)
+        return all(left == right for left, right in zip(one, two, strict=False))
+
+
+_Openings: TypeAlias = dict[SessionKey, _Opening]
+
+
+def _bring(
+    memory: Stratalog, imported: ImportedSession, agent: str | None, openings: _Openings
+) -> SessionImport:
     key = session_key(agent or imported.agent, imported.channel, imported.chat, memory.tenant)
+    if imported.named_by_file:
+        key = _own(memory, key, _opening(imported.entries), openings)
     session = memory.session(key)
     present = {entry.id for entry in session.entries(blobs=False, generations="all")}
-    new = [entry for entry in imported.entries if entry.id not in present]
+    # A payload that the file only refers to is not to be had; what the entry says itself is kept.
+    new = [without_references(entry) for entry in imported.entries if entry.id not in present]
     for start in range(0, len(new), _BATCH):
         session.append(*new[start : start + _BATCH])
     _name(session, imported, bool(new))
     return SessionImport(key, len(new), len(imported.entries) - len(new))
 
 
+def _own(memory: Stratalog, key: SessionKey, opening: _Opening, openings: _Openings) -> SessionKey:
+    """The first of `chat`, `chat-2`, `chat-3` … that does not exist or begins as this conversation does."""
+    for number in count(1):
+        tried = key._replace(chat=f"{key.chat}-{number}") if number > 1 else key
+        there = openings.get(tried)
+        if there is None:
+            there = _opening(memory.session(tried).entries(blobs=False, generations="all"))
+            # One that is complete stays as it is, so that many files of one name are soon told apart.
+            if len(there.said) == _OPENING:
+                openings[tried] = there
+        if there.agrees(opening):
+            break
+    return tried
+
+
+def _opening(entries: Iterable[AnyEntry]) -> _Opening:
+    said: list[str] = []
+    first: list[str] = []
+    for entry in entries:
+        if len(first) < _OPENING:
+            first.append(entry.id)
+        if isinstance(entry, User | Assistant | ToolCall):
+            said.append(entry.id)
+            if len(said) == _OPENING:
+                break
+    return _Opening(tuple(said), tuple(first))
+
+
 def _name(session: Session, imported: ImportedSession, new: bool) -> None:
     """Gives the session the source's title, where no entry of it did."""
     titled = any(isinstance(entry, Title) for entry in imported.entries)
     if new and imported.title and not titled and session.meta.title != imported.title:
-        session.set_title(imported.title, by="import")
+        with suppress(InvalidInput):  # a title of which nothing shows is none
+            session.set_title(imported.title, by="import")

@@ -36,7 +36,7 @@ def read_messages(format: str, source: Source, put: Put) -> Transcript:
     talks = list(_talks(source, tally))
     used: set[str] = set()
     sessions = [
-        _session(format, source, tally, put, talk, _name(source, talk, number, len(talks), used))
+        _session(format, source, tally, put, talk, *_name(source, talk, number, len(talks), used))
         for number, talk in enumerate(talks, 1)
     ]
     return tally.transcript(sessions)
@@ -77,21 +77,21 @@ def _elements(values: list[Any], tally: Tally, holder: Record | None = None) -> 
             tally.damage(f"a {type(value).__name__}, not an object", line, offset)
 
 
-def _name(source: Source, talk: _Talk, number: int, count: int, used: set[str]) -> str:
-    """The session's name: its own id, or the file's, numbered where there are several."""
+def _name(source: Source, talk: _Talk, number: int, count: int, used: set[str]) -> tuple[str, bool]:
+    """The session's name, and whether it is the file's: its own id, else that, numbered among several."""
     holder = talk.holder.value if talk.holder else {}
-    name = next((text(holder.get(field)) for field in _NAMES if text(holder.get(field))), "")
+    own = name = next((text(holder.get(field)) for field in _NAMES if text(holder.get(field))), "")
     if not name or name in used:
         base = name or source.path.stem
         name = base if count == 1 else f"{base}:{number}"
     used.add(name)
-    return name
+    return name, not own
 
 
 def _session(
-    format: str, source: Source, tally: Tally, put: Put, talk: _Talk, name: str
+    format: str, source: Source, tally: Tally, put: Put, talk: _Talk, name: str, by_file: bool
 ) -> ImportedSession | None:
-    builder = Builder(tally, source, format, name)
+    builder = Builder(tally, source, format, name, named_by_file=by_file)
     began = None
     if talk.holder is not None:
         value = talk.holder.value

@@ -133,7 +133,8 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
             tally.merge(record)
         else:
             found.append(record)
-    session = text(header.get("id")) or source.path.stem
+    named = text(header.get("id"))
+    session = named or source.path.stem
     base = chat_id(session)
     places = {text(record.value.get("id")): place for place, record in enumerate(found)}
     places.pop("", None)
@@ -150,7 +151,7 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
     for number, line in enumerate(unravel(parents, lambda members: members[-1])):
         first = found[line.members[0]]
         chat = f"{base}:branch-{chat_id(text(first.value.get('id')) or first.key())}" if number else ""
-        builder = Builder(tally, source, AGENT, session, chat)
+        builder = Builder(tally, source, AGENT, session, chat, named_by_file=not named)
         model = {"model": header.get("modelId"), "provider": header.get("provider")}
         facts = {"cwd": header.get("cwd"), **model, "forked_from": header.get("parentSession")}
         builder.meta |= {name: value for name, value in facts.items() if value}

@@ -377,7 +377,7 @@ def _blob_problem(blob: Blob, paths: SessionPaths) -> str:
 def _locked(paths: SessionPaths, seconds: float) -> tuple[int, int]:
     """The log open and locked, and its size."""
     while True:
-        fd = os.open(paths.log, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(paths.log, os.O_RDONLY | os.O_CLOEXEC)  # the kernel's lock asks for no more
         held = False
         try:
             if not osfiles.wait_lock(fd, seconds):

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import regex
 
-from stratalog.types import AnyEntry, Assistant, ToolResult, User
+from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User
 
 NAME = "extractive"
 _SECTIONS = ("Goal", "Standing instructions", "Decisions", "Facts", "What was done")
+_OTHERS = "Summary"  # the heading over another summariser's text
 _GOAL, _INSTRUCTION, _DECISION, _FACT, _DONE = range(5)
 _LINE = regex.compile(r"- \[(?P<source>[^\]\s]*)\] (?P<text>.*)")
 _LONGEST = 400
@@ -34,7 +35,7 @@ _SENTENCES = regex.compile(
 _INSTRUCTS = regex.compile(
     r"\b(?:always|never|must(?:n't| not)?|don'?t|do not|from now on|remember(?: that)?|make sure|only use"
     r"|prefer|avoid|stick (?:to|with)|rule:|please (?:use|keep|write|answer|call|note))\b"
-    r"|必须|一定要|不要|别再|总是|从不|永远|记住|记得|记一下|请用|请务必|以后|务必|优先|偏好|只用|不准|规定",
+    r"|必须|一定要|(?<!要)不要|别再|总是|从不|永远|记住|记得|记一下|请用|请务必|以后|务必|优先|偏好|只用|不准|规定",
     regex.IGNORECASE,
 )
 _DECIDES = regex.compile(
@@ -89,20 +90,43 @@ class _Sentence(NamedTuple):
 def extract(entries: Iterable[AnyEntry], previous: str, limit: int, count: Callable[[str], int]) -> str:
     """A summary of `previous` and then `entries`, of at most `limit` tokens as `count` counts them.
 
-    Empty only when nothing was said. The lines are `- [entry id] sentence` under headings; sentences of a
-    `previous` that another summariser wrote have no id.
+    The lines are `- [entry id] sentence` under headings; sentences of a `previous` that another summariser
+    wrote have no id. Where nothing was said, tools that were called are counted; empty when there were none.
     """
+    calls: Counter[str] = Counter()
+    first = ""
     candidates = [*_carried(previous)]
     for entry in entries:
         candidates += _said(entry, len(candidates))
-    goal = next((sentence for sentence in candidates if sentence.kind == _GOAL), None)
-    if goal is None:
-        first = next((sentence for sentence in candidates if sentence.role > 1), None)
-        if first is not None:
-            goal = first._replace(kind=_GOAL)
-            candidates = [goal if sentence is first else sentence for sentence in candidates]
-    chosen = _choose(candidates, limit, count)
+        if isinstance(entry, ToolCall):
+            calls[entry.name] += 1
+            first = first or entry.id
+    chosen = _choose(_with_goal(candidates), limit, count)
+    if not chosen and calls:
+        text = "Called " + ", ".join(f"{name} {times}x" for name, times in calls.most_common(12)) + "."
+        line = _Sentence(first, text[:_LONGEST], _DONE, 1.0, 0, False)
+        chosen = [line] if count(_written([line])) <= limit else []
     return _written(chosen)
+
+
+def standing(entries: Iterable[AnyEntry], previous: str, limit: int, count: Callable[[str], int]) -> str:
+    """Of what `extract` would find only the goal and the standing instructions, word for word."""
+    candidates = [*_carried(previous)]
+    for entry in entries:
+        if isinstance(entry, User):
+            candidates += _said(entry, len(candidates))
+    candidates = [each for each in _with_goal(candidates) if each.kind in (_GOAL, _INSTRUCTION)]
+    return _written(_choose(candidates, limit, count))
+
+
+def _with_goal(candidates: list[_Sentence]) -> list[_Sentence]:
+    """The same with a goal: where none was carried on, the first that the user said."""
+    if any(sentence.kind == _GOAL for sentence in candidates):
+        return candidates
+    first = next((at for at, sentence in enumerate(candidates) if sentence.role > 1), None)
+    if first is None:
+        return candidates
+    return [*candidates[:first], candidates[first]._replace(kind=_GOAL), *candidates[first + 1 :]]
 
 
 def _said(entry: AnyEntry, place: int) -> list[_Sentence]:
@@ -140,25 +164,27 @@ def _kind(sentence: str, role: float) -> int:
 
 
 def _carried(previous: str) -> list[_Sentence]:
-    """The lines of an earlier summary of ours, or the sentences of somebody else's."""
+    """The lines of an earlier summary of ours, and the sentences of somebody else's."""
     found: list[_Sentence] = []
-    kind = _FACT
-    ours = False
+    kind: int | None = None
     for line in previous.split("\n"):
         heading = line.rstrip(":")
         if heading in _SECTIONS:
-            kind, ours = _SECTIONS.index(heading), True
+            kind = _SECTIONS.index(heading)
             continue
-        matched = _LINE.match(line) if ours else None
-        if matched:
+        if heading == _OTHERS:
+            kind = None
+            continue
+        matched = _LINE.match(line)
+        if matched and kind is not None:
             found.append(_Sentence(matched["source"], matched["text"], kind, 1.6, len(found), True))
-        elif not ours:
-            for piece in _SENTENCES.findall(line):
-                sentence = " ".join(piece.split()).strip("-*#> |")
-                if len(sentence) >= _SHORTEST:
-                    found.append(
-                        _Sentence("", sentence[:_LONGEST], _kind(sentence, 1.6), 1.6, len(found), True)
-                    )
+            continue
+        source, text = (matched["source"], matched["text"]) if matched else ("", line)
+        for piece in _SENTENCES.findall(text):
+            sentence = " ".join(piece.split()).strip("-*#> |")
+            if len(sentence) >= _SHORTEST:
+                kept = sentence[:_LONGEST]
+                found.append(_Sentence(source, kept, _kind(sentence, 1.6), 1.6, len(found), True))
     return found
 
 

@@ -49,7 +49,8 @@ SCHEMA: Final = 1
 MAX_QUERY_TERMS: Final = 64
 _APPLICATION: Final = 0x53746C78  # "Stlx"
 _BUSY_S: Final = 5.0
-_REBUILD: Final = "delete it and run `stratalog rebuild`"
+_REBUILD: Final = "`stratalog rebuild` makes it anew from the logs"
+READ_ONLY: Final = "searching brings the index up to date: copy the data to where it can be written"
 _TABLES: Final = """
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
@@ -454,6 +455,8 @@ def _typed(path: Path) -> Iterator[None]:
             raise DamagedLog("the search index is damaged", path=path, reason=error, hint=_REBUILD) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LogBusy("the search index is locked", path=path, hint="try again") from error
+        if code == sqlite3.SQLITE_READONLY:
+            raise StorageFailed("the search index cannot be written", path=path, hint=READ_ONLY) from error
         if code == sqlite3.SQLITE_FULL:
             raise StorageFull("no space for the search index", path=path, hint="make space") from error
         raise StorageFailed(

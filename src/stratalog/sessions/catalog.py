@@ -182,6 +182,12 @@ class Catalog:
             try:
                 yield self._connected()
             except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+                    raise StorageFailed(
+                        "the list of sessions cannot be written",
+                        path=str(self.path),
+                        hint="reading brings it up to date: copy the data to where it can be written",
+                    ) from error
                 kind = StorageFailed if isinstance(error, sqlite3.OperationalError) else DamagedLog
                 raise kind(
                     f"the list of sessions cannot be used: {error}",

@@ -7,18 +7,28 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from stratalog import __version__
-from stratalog.surfaces.cli import changing, demo, importing, listing, reading, upkeep
+from stratalog.surfaces.cli import changing, compacting, demo, importing, listing, reading, upkeep
 from stratalog.surfaces.cli.failures import guarded
 from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption, command
 
 NAME = "stratalog"
 
 
+class _Command(TyperCommand):
+    """A command whose help does not say that a flag such as `--help` takes a `<bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
 class _Group(TyperGroup):
     """The commands, with an end for each run that is one of `failures`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
 
     def main(
         self,
@@ -38,6 +48,13 @@ class _Group(TyperGroup):
             )
 
         sys.exit(guarded(run, "--json" in before))
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return parameters
 
 
 app = typer.Typer(
@@ -78,6 +95,7 @@ for _name, _run in (
     ("title", changing.title_command),
     ("pin", changing.pin_command),
     ("fork", changing.fork_command),
+    ("compact", compacting.compact_command),
     ("restart", changing.restart_command),
     ("delete", changing.delete_command),
     ("export", reading.export_command),
@@ -85,7 +103,7 @@ for _name, _run in (
     ("rebuild", upkeep.rebuild_command),
     ("demo", demo.demo_command),
 ):
-    app.command(_name)(command(_run))
+    app.command(_name, cls=_Command)(command(_run))
 
 
 def main() -> None:

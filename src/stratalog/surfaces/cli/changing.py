@@ -10,8 +10,9 @@ import typer
 from stratalog import SessionKey, parse_key, session_key
 from stratalog.errors import InvalidInput, SessionBusy
 from stratalog.surfaces.cli.failures import WRONG
-from stratalog.surfaces.cli.keys import find
+from stratalog.surfaces.cli.keys import Listed, find
 from stratalog.surfaces.cli.output import Output
+from stratalog.surfaces.cli.plain import counted
 from stratalog.surfaces.cli.state import KeyArgument, State
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")]
@@ -27,7 +28,7 @@ def title_command(
         raise InvalidInput("the title is empty", hint="write at least one character that shows")
     with state.memory() as memory:
         meta = find(memory, key).set_title(title)
-        state.output.tell(f"titled {meta.title}")
+        state.output.tell(f"titled {_name(state.output, meta)}")
         state.finish(meta)
 
 
@@ -39,7 +40,7 @@ def pin_command(
     """Pin a session, so that it is listed before the others."""
     with state.memory() as memory:
         meta = find(memory, key).pin(not off)
-        state.output.tell(f"{'unpinned' if off else 'pinned'} {meta.title}")
+        state.output.tell(f"{'unpinned' if off else 'pinned'} {_name(state.output, meta)}")
         state.finish(meta)
 
 
@@ -65,7 +66,7 @@ def fork_command(
         to = _new_key(session.key, new)
         made = session.fork(to, at=int(at) if at is not None and at.isdecimal() else at)
         meta = made.meta
-        state.output.tell(f"forked into {made.key.local}, {meta.messages:,} messages")
+        state.output.tell(f"forked into {made.key.local}, {counted(meta.messages, 'message')}")
         state.finish(meta)
 
 
@@ -78,11 +79,13 @@ def restart_command(state: State, key: KeyArgument, yes: YesOption = False) -> N
             busy = "a turn of this session is running"
             if not asks(state.output):
                 raise SessionBusy(busy, key=str(session.key), hint="--yes ends it and restarts the session")
-            if not confirmed(state.output, f"{busy}. End it and restart?"):
+            if not confirmed(
+                state.output, f"{_name(state.output, session.meta)}: {busy}. End it and restart?"
+            ):
                 state.finish({"key": str(session.key), "restarted": False})
                 raise typer.Exit(WRONG)
             session.restart(force=True)
-        state.output.tell(f"restarted {session.meta.title}")
+        state.output.tell(f"restarted {_name(state.output, session.meta)}")
         state.finish({"key": str(session.key), "restarted": True})
 
 
@@ -98,13 +101,13 @@ def delete_command(state: State, key: KeyArgument, yes: YesOption = False) -> No
                     key=str(session.key),
                     hint="there is no terminal to ask on: use --yes",
                 )
-            name = state.output.line(meta.title)
-            if not confirmed(state.output, f"Delete “{name}” with its {meta.messages:,} messages for good?"):
+            whole = f"{_name(state.output, meta)} with its {counted(meta.messages, 'message')}"
+            if not confirmed(state.output, f"Delete {whole} for good?"):
                 state.output.tell("nothing was deleted")
                 state.finish({"key": str(session.key), "deleted": False})
                 raise typer.Exit(WRONG)
         session.delete()
-        state.output.tell(f"deleted {meta.title}")
+        state.output.tell(f"deleted {_name(state.output, meta)}")
         state.finish({"key": str(session.key), "deleted": True})
 
 
@@ -115,6 +118,11 @@ def asks(output: Output) -> bool:
 
 def confirmed(output: Output, question: str) -> bool:
     return typer.confirm(output.text(question), default=False, err=True)
+
+
+def _name(output: Output, meta: Listed) -> str:
+    """The key, which is one session's alone, and the title, which need not be."""
+    return f'{output.line(parse_key(meta.key).local)} "{output.title(meta.title)}"'
 
 
 def _new_key(parent: SessionKey, text: str) -> SessionKey:

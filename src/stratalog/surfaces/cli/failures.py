@@ -15,6 +15,7 @@ An error that is none of these is a defect, and ends with a traceback.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,9 +50,31 @@ _CODES: tuple[tuple[type[StratalogError], int], ...] = (
 _Usage: type[Any] = typer.BadParameter.__mro__[2]
 
 
+# What typer passes on from the library that checks values for it, and what we say instead.
+_PLAIN_WORDS = (
+    (re.compile(r"(?<=: )Value error, "), ""),
+    (re.compile(r"(?<=: )Input should be greater than or equal to (\S+)$"), r"it must be at least \1"),
+    (re.compile(r"(?<=: )Input should be less than or equal to (\S+)$"), r"it must be at most \1"),
+    (re.compile(r"(?<=: )Input should be a valid integer.*$", re.DOTALL), "a whole number is needed"),
+    (
+        re.compile(r"(?<=: )Unable to parse input string as an integer.*$", re.DOTALL),
+        "the number is too large",
+    ),
+    (re.compile(r"(?<=: )Input should be "), "it must be "),
+    (re.compile(r"^Got unexpected extra argument(?:\(s\)|s)? \((.*)\)$", re.DOTALL), r"Too many words: \1"),
+)
+
+
 def exit_code(error: StratalogError) -> int:
     """The exit code for an error of the tree."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), WRONG)
+
+
+def plain_words(message: str) -> str:
+    """A message of a wrong use without the words of the library that made it."""
+    for pattern, words in _PLAIN_WORDS:
+        message = pattern.sub(words, message)
+    return message
 
 
 def guarded(run: Callable[[], Any], json: bool) -> int:
@@ -81,7 +104,14 @@ def guarded(run: Callable[[], Any], json: bool) -> int:
         except _Usage as error:
             code = UNUSABLE
             path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "stratalog"
-            _tell(output, error.format_message(), code, f"`{path} --help` says what it takes", {}, "Usage")
+            _tell(
+                output,
+                plain_words(error.format_message()),
+                code,
+                f"`{path} --help` says what it takes",
+                {},
+                "Usage",
+            )
         output.flush()
     except ReaderGone:
         _drop_streams()

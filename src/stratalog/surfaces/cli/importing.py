@@ -230,7 +230,8 @@ def _print_sessions(state: State, memory: Stratalog, results: Sequence[FileImpor
     shown = [key for key in keys if _added(results, key)][:_NAMED]
     out.print()
     if not new:
-        out.print(f"Nothing new: all {len(keys)} session{'s' * (len(keys) > 1)} were there already.")
+        there = "the session was" if len(keys) == 1 else f"all {len(keys):,} sessions were"
+        out.print(f"Nothing new: {there} there already.")
         return
     for key in shown:
         title, name = memory.session(key).meta.title, out.line(named(key))

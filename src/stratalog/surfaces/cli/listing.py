@@ -14,6 +14,7 @@ from rich.text import Text
 
 from stratalog import Stratalog
 from stratalog.engine.core import Found
+from stratalog.errors import InvalidInput
 from stratalog.interop.export import to_jsonl
 from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.keys import Listed, complete, find
@@ -24,7 +25,10 @@ from stratalog.surfaces.cli.times import local, minute, offset, parse_time
 from stratalog.surfaces.cli.transcript import COLOURS, words_on_a_line
 from stratalog.types import AnyEntry
 
-_NARROW = 60
+_TITLE_ROOM = 20  # cells that the title gets before columns are given up for it
+_TITLE_LEAST = 10
+_KEY_LEAST = 12
+_LAST, _LAST_DAY = "last message", "last on"
 
 
 class Role(StrEnum):
@@ -100,7 +104,7 @@ def _print_sessions(state: State, memory: Stratalog, sessions: Sequence[_Session
     same = offsets.pop() if len(offsets) == 1 else ""
     named = state.named(memory)
     columns: dict[str, list[Text]] = {
-        name: [] for name in ("", "key", "agent", "messages", f"last message\n{same}".rstrip(), "title")
+        name: [] for name in ("", "key", "agent", "messages", f"{_LAST}\n{same}".rstrip(), "title")
     }
     for meta in sessions:
         key = memory.session(meta.key).key
@@ -111,25 +115,56 @@ def _print_sessions(state: State, memory: Stratalog, sessions: Sequence[_Session
             Text(out.clip(out.line(key.agent), 14)),
             Text(f"{meta.messages:,}"),
             Text(f"{moment:%Y-%m-%d %H:%M}" if moment and same else minute(meta.updated_at)),
-            Text(out.line(meta.title)),
+            Text(out.title(meta.title)),
         )
         for column, cell in zip(columns.values(), cells, strict=True):
             column.append(cell)
     if not any(meta.pinned for meta in sessions):
         del columns[""]
-    if out.tty and out.width < _NARROW:
-        del columns["agent"], columns["messages"]
-    *others, _ = columns.items()
-    wide = [
-        max(cell_len(head.partition("\n")[0]), *(cell.cell_len for cell in cells)) for head, cells in others
-    ]
-    room = max(12, out.width - sum(wide) - 2 * len(wide))
+    if out.tty:
+        columns = _fitted(columns, out.width)
+    room = max(_TITLE_LEAST, _room(columns, out.width))
+    widest = _width("key", columns["key"])
+    key_room = min(widest, max(_KEY_LEAST, widest + min(0, _room(columns, out.width) - room)))
     table = plain_table()
     for head in columns:
-        table.add_column(head, no_wrap=True, justify="right" if head == "messages" else "left")
+        if head == "key" and out.tty:
+            # A key that must be cut is cut into lines, so that all of it can still be copied.
+            table.add_column(head, overflow="fold", width=key_room)
+        else:
+            table.add_column(head, no_wrap=True, justify="right" if head == "messages" else "left")
     for *row, title in zip(*columns.values(), strict=True):
         table.add_row(*row, Text(out.clip(title.plain, room)))
     out.table(table)
+
+
+def _fitted(columns: dict[str, list[Text]], width: int) -> dict[str, list[Text]]:
+    """The columns that leave the title its room: first the agent goes, then the time of day, and only where
+    that does not do the count of messages and the day."""
+    wanted = min(_TITLE_ROOM, _width("title", columns["title"]))
+    if _room(columns, width) < wanted:
+        columns = {head: cells for head, cells in columns.items() if head != "agent"}
+    if _room(columns, width) < wanted:
+        columns = dict(
+            (_LAST_DAY, [Text(cell.plain.partition(" ")[0]) for cell in cells])
+            if head.startswith(_LAST)
+            else (head, cells)
+            for head, cells in columns.items()
+        )
+    for given_up in ("messages", _LAST_DAY):
+        if _room(columns, width) < min(_TITLE_LEAST, wanted):
+            columns = {head: cells for head, cells in columns.items() if head != given_up}
+    return columns
+
+
+def _room(columns: dict[str, list[Text]], width: int) -> int:
+    """The cells that the other columns leave for the title."""
+    others = [_width(head, cells) + 2 for head, cells in columns.items() if head != "title"]
+    return width - sum(others)
+
+
+def _width(head: str, cells: Sequence[Text]) -> int:
+    return max(*map(cell_len, head.split("\n")), *(cell.cell_len for cell in cells), 0)
 
 
 def search_command(
@@ -162,6 +197,10 @@ def search_command(
     ] = 0,
 ) -> None:
     """Search what was said, in all sessions, best hits first. Exit code 1 when there is none."""
+    if not " ".join(query).strip():
+        raise InvalidInput(
+            "there are no words to search for", hint="write one, as in `stratalog search clock`"
+        )
     with state.memory() as memory:
         hits = search(
             state,
@@ -239,7 +278,7 @@ def _print_hit(state: State, number: int, found: Found, name: str) -> None:
     head = Text.assemble(
         (f"{number}. ", "bold"), (role, f"bold {colour}"), (f"{dot}{minute(hit.ts)}{dot}", "dim")
     )
-    head.append(out.clip(out.line(found.title), out.width - head.cell_len))
+    head.append(out.clip(out.title(found.title), out.width - head.cell_len))
     if number > 1:
         out.print()
     out.print(head)

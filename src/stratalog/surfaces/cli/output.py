@@ -20,10 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from stratalog.errors import StorageFailed
-from stratalog.surfaces.cli.plain import one_line, plain, safe_json, wrapped
+from stratalog.surfaces.cli.plain import clipped, one_line, plain, safe_json, wrapped
 
 _PAGE = 100
 _ENDLESS = 100_000
+_TITLE = 80  # graphemes
 Told = Callable[[int, int], None]
 
 
@@ -80,6 +81,10 @@ class Output:
     def line(self, text: str) -> str:
         """Text from a log, on one line and safe to show."""
         return one_line(text, self.encoding)
+
+    def title(self, text: str) -> str:
+        """A session's title, on one line, safe to show and of at most 80 graphemes."""
+        return self.line(clipped(" ".join(text.split()), _TITLE, self.glyphs.more))
 
     def wrap(self, text: str, indent: int = 0) -> str:
         """Safe text in lines that fit a terminal; as it is where there is none."""
@@ -156,7 +161,7 @@ class Output:
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
-            TaskProgressColumn(markup=False),
+            TaskProgressColumn("{task.percentage:>3.0f}%", markup=False),
             TimeRemainingColumn(compact=True),
         )
         with Progress(*columns, console=self.err, transient=True) as bar:

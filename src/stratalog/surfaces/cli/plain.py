@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+import regex
 from rich.cells import cell_len
 
 _HIDDEN = (
@@ -43,6 +44,17 @@ def wrapped(text: str, cells: int) -> str:
     """`text` in lines of at most `cells` cells, cut between words or, where a script has no spaces, between
     its characters; a longer word is left whole."""
     return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, cells))
+
+
+def clipped(text: str, graphemes: int, more: str = "…") -> str:
+    """At most so many graphemes of the text, the last of them `more` where something was cut."""
+    kept = regex.findall(r"\X", text)
+    return text if len(kept) <= graphemes else "".join(kept[: graphemes - 1]).rstrip() + more
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """The number with what it counts, in the singular or the plural: `1 session`, `1,204 entries`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def safe_json(text: str, encoding: str = "utf-8") -> str:

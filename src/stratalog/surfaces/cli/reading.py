@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,18 +12,21 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from stratalog import Stratalog
+from stratalog import SessionKey, Stratalog
+from stratalog.engine import Problem
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
 from stratalog.interop.export import to_jsonl, to_markdown
 from stratalog.osfiles import failed, open_new, remove, temporary, write_all
 from stratalog.surfaces.cli.bar import Stretch, print_bar
+from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.keys import find
 from stratalog.surfaces.cli.listing import json_entries
 from stratalog.surfaces.cli.output import ReaderGone
 from stratalog.surfaces.cli.plain import unicode_text
-from stratalog.surfaces.cli.state import KeyArgument, State
+from stratalog.surfaces.cli.state import KeyArgument, State, place_of
 from stratalog.surfaces.cli.transcript import block_of, print_entries
+from stratalog.types import AnyEntry
 
 AROUND = 4
 _CONTEXT_LINES = 3
@@ -56,27 +60,27 @@ def show_command(
 ) -> None:
     """Show the transcript of a session; tool calls and results are shortened."""
     if around is not None:
-        if after or before is not None:
-            raise InvalidInput("--around goes with neither --after nor --before")
+        if after or before is not None or last is not None:
+            raise InvalidInput(
+                "--around goes with none of --after, --before and --last", hint="give it alone, or the others"
+            )
         after, before = max(0, around - AROUND - 1), around + AROUND + 1
     with state.memory() as memory:
         session = find(memory, key)
-        reading = session.entries(
-            after=after,
-            before=before,
-            reverse=reverse or last is not None,
-            blobs=full,
-            generations="all" if all_generations else "current",
+        read = partial(
+            session.entries, after=after, before=before, reverse=reverse or last is not None, blobs=full
         )
+        reading = read(generations="all" if all_generations else "current")
         # What the transcript does not show does not count as one of the last.
         counted = reading if state.json else (each for each in reading if block_of(each, full=full))
         entries = list(reading if last is None else islice(counted, last))
         if last is not None and not reverse:
             entries.reverse()
-        if around is not None and all(entry.seq != around for entry in entries):
-            raise NotFound(
-                "the session has no such entry now", key=str(session.key), entry=around, hint="try --all"
-            )
+        if around is not None and not _has(entries, around):
+            entries = list(read(generations="all"))
+            if not _has(entries, around):
+                raise _no_entry(session, around)
+            state.output.tell(f"#{around} is from before a restart")
         if state.json:
             state.finish(
                 {"key": str(session.key), "title": session.meta.title, "entries": json_entries(entries)}
@@ -86,6 +90,17 @@ def show_command(
             print_entries(state.output, entries, full=full)
             if not entries:
                 state.output.tell("no entries there")
+
+
+def _has(entries: Iterable[AnyEntry], seq: int) -> bool:
+    return any(entry.seq == seq for entry in entries)
+
+
+def _no_entry(session: Session, seq: int) -> NotFound:
+    last = session.meta.seq
+    what = f"no such entry; the last is #{last}" if seq > last else "this entry cannot be read"
+    hint = "" if seq > last else "`stratalog doctor` says what is damaged"
+    return NotFound(what, key=str(session.key), entry=seq, hint=hint)
 
 
 def context_command(
@@ -162,25 +177,40 @@ def export_command(
     """Export a session as JSON lines, which `import` takes again, or as Markdown."""
     with state.memory() as memory:
         session = find(memory, key)
-        chunks = _exported(session, format, "all" if all_generations else "current")
+        title = session.meta.title
+        reading = session.entries(generations="all" if all_generations else "current")
+        chunks = _exported(session.key, title, reading, format)
         value: dict[str, Any] = {"key": str(session.key), "format": format}
         if file is not None and str(file) != "-":
             size = _write_file(memory, file, chunks)
-            state.finish({**value, "file": unicode_text(file), "bytes": size})
+            value |= {"file": unicode_text(file), "bytes": size}
             state.output.tell(f"{size:,} bytes written to {file}")
         elif state.json:
-            state.finish({**value, "content": b"".join(chunks).decode()})
+            value |= {"content": b"".join(chunks).decode()}
         else:
             state.output.raw(chunks)
+        problems = list(dict.fromkeys(reading.problems))
+        state.finish({**value, "problems": problems} if problems else value)
+        _tell_damage(state, problems, memory.problems)
+    if problems:
+        raise typer.Exit(WRONG)
 
 
-def _exported(session: Session, format: str, generations: Literal["current", "all"]) -> Iterator[bytes]:
-    entries = session.entries(generations=generations)
+def _exported(key: SessionKey, title: str, entries: Iterable[AnyEntry], format: str) -> Iterator[bytes]:
     if format == "jsonl":
-        yield from to_jsonl(entries)
+        yield from to_jsonl(entries, key=key, title=title)
     else:
-        for piece in to_markdown(session.key, session.meta.title, entries):
+        for piece in to_markdown(key, title, entries):
             yield piece.encode("utf-8", "replace")
+
+
+def _tell_damage(state: State, problems: Sequence[Problem], known: Sequence[Problem]) -> None:
+    """Warns of what the export lacks; of what is `known` the memory warns itself when it is closed."""
+    for problem in problems:
+        if problem not in known:
+            state.output.warn(f"{problem.reason} [{place_of(problem)}]")
+    if problems:
+        state.output.warn("the export lacks what is damaged; `stratalog doctor` says more")
 
 
 def _write_file(memory: Stratalog, file: Path, chunks: Iterable[bytes]) -> int:
@@ -219,5 +249,5 @@ def _write_file(memory: Stratalog, file: Path, chunks: Iterable[bytes]) -> int:
 def _print_head(state: State, session: Session) -> None:
     out, meta = state.output, session.meta
     pin = f"{out.glyphs.pin} " if meta.pinned else ""
-    out.print(Text.assemble((pin, "yellow"), (out.line(meta.title), "bold")))
+    out.print(Text.assemble((pin, "yellow"), (out.title(meta.title), "bold")))
     out.print(Text(out.line(session.key.local), "dim"))

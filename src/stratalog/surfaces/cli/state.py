@@ -77,13 +77,14 @@ class State:
         return State(data or self.data, tenant or self.tenant, json or self.json)
 
     @contextmanager
-    def memory(self, data: Path | None = None) -> Iterator[Stratalog]:
-        """The memory that the options name. Tells at the end what its logs had to mend or leave aside."""
+    def memory(self, data: Path | None = None, *, warn: bool = True) -> Iterator[Stratalog]:
+        """The memory that the options name. Tells at the end what its logs had to mend or leave aside,
+        unless the command tells it itself (`warn`)."""
         with Stratalog(data or self.data, tenant=self.tenant or "local") as memory:
             try:
                 yield memory
             finally:
-                for problem in dict.fromkeys(memory.problems):
+                for problem in dict.fromkeys(memory.problems if warn else ()):
                     self.output.warn(f"{problem.reason} [{place_of(problem)}]")
 
     def finish(self, value: Any) -> None:
@@ -98,9 +99,11 @@ class State:
         return shortener(memory.sessions().sessions)
 
 
-class _Problem(Protocol):
-    """Where something is wrong in a log."""
+class Problem(Protocol):
+    """What is wrong in a log, and where."""
 
+    @property
+    def reason(self) -> str: ...
     @property
     def path(self) -> str: ...
     @property
@@ -111,7 +114,7 @@ class _Problem(Protocol):
     def key(self) -> str: ...
 
 
-def place_of(problem: _Problem) -> str:
+def place_of(problem: Problem) -> str:
     """Where the problem is, in words."""
     if not problem.path:
         return problem.key

@@ -125,7 +125,7 @@ def block_of(entry: AnyEntry, *, full: bool = False, message_lines: int = 0) -> 
             return Block(f"unknown entry: {entry.kind}", "aside", words, lines=some)
         case TurnEnd():
             shown = full or entry.status != "answered"
-            status = f"the turn was {entry.status.replace('_', ' ')}"
+            status = "the turn timed out" if entry.status == "timed_out" else f"the turn was {entry.status}"
             return Block(status, "aside", entry.detail, flat=True) if shown else None
         case TurnStart():
             return Block("a turn was taken", "aside", entry.holder, flat=True) if full else None

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
+from stratalog import parse_key
 from stratalog.engine.core import Checkup
+from stratalog.keys import session_paths
 from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.output import Output, plain_table
-from stratalog.surfaces.cli.plain import unicode_text
-from stratalog.surfaces.cli.state import State, place_of
+from stratalog.surfaces.cli.plain import counted, unicode_text
+from stratalog.surfaces.cli.state import Problem, State, place_of
+
+_RUN_DOCTOR = re.compile(r"(?:\.|,? or)(?: run)? `stratalog doctor[^`]*`[^.`]*$")
 
 
 def doctor_command(
@@ -22,10 +29,11 @@ def doctor_command(
     ] = False,
 ) -> None:
     """Read every log again and say what is wrong. Exit code 1 when something is."""
-    with state.memory() as memory:
+    with state.memory(warn=False) as memory:
         with state.output.progress("checking") as told:
             checkup = memory.doctor(repair=repair, progress=told)
-        _print(state.output, checkup, repair)
+        _print(state.output, memory.data, checkup, repair)
+        _warn(state.output, memory.problems, checkup)
         state.finish(_value(checkup))
     if not checkup.healthy:
         raise typer.Exit(WRONG)
@@ -36,18 +44,21 @@ def rebuild_command(state: State) -> None:
     with state.memory() as memory:
         with state.output.progress("rebuilding") as told:
             made = memory.rebuild(told)
-        state.output.print(f"{made.sessions:,} sessions listed, {made.indexed:,} entries indexed")
+        state.output.print(
+            f"{counted(made.sessions, 'session')} listed, {counted(made.indexed, 'entry', 'entries')} indexed"
+        )
         state.finish({"sessions": made.sessions, "indexed": made.indexed})
 
 
-def _print(out: Output, checkup: Checkup, repaired: bool) -> None:
+def _print(out: Output, data: Path, checkup: Checkup, repaired: bool) -> None:
     glyphs = out.glyphs
     if checkup.moved:
         out.print(Text("moved to quarantine", "bold"))
         for problem in checkup.moved:
             out.print(_told(out, problem.reason, place_of(problem)), indent=2)
             if problem.quarantine:
-                out.print(Text(f"kept in {out.line(problem.quarantine)}", "dim"), indent=4)
+                kept = _quarantine(data, problem.key) / problem.quarantine
+                out.print(Text(f"kept in {out.line(str(kept))}", "dim"), indent=4)
         out.print()
     for log in checkup.logs:
         if log.problems:
@@ -69,22 +80,58 @@ def _print(out: Output, checkup: Checkup, repaired: bool) -> None:
     table.add_row("logs read again", f"{len(checkup.logs):,}")
     table.add_row("entries", f"{entries:,}")
     table.add_row("bytes", f"{size:,}")
-    quarantined = sum(log.quarantined for log in checkup.logs)
-    if quarantined:
-        table.add_row("pieces in quarantine", f"{quarantined:,}")
     out.table(table)
+    for log in checkup.logs:
+        if log.quarantined:
+            out.print(f"{counted(log.quarantined, 'piece')} in quarantine:")
+            out.print(Text(out.line(str(_quarantine(data, log.key))), "dim"), indent=2)
     if checkup.healthy:
         out.print(Text(f"{glyphs.ok} all is well", "bold green"))
-    elif not repaired:
-        out.print(
-            Text("something is wrong; `stratalog doctor --repair` moves damage to quarantine", "bold red")
+    for line in _advice(checkup, repaired):
+        out.print(Text(line, "bold red"))
+
+
+def _advice(checkup: Checkup, repaired: bool) -> list[str]:
+    """What to do about what is wrong, a line for each kind of it."""
+    lines = []
+    if checkup.leftovers or any(log.problems for log in checkup.logs):
+        lines.append(
+            "something is still wrong; what is said above was left as it is"
+            if repaired
+            else "something is wrong; `stratalog doctor --repair` moves damage to quarantine"
         )
-    else:
-        out.print(Text("something is still wrong; what is said above was left as it is", "bold red"))
+    if checkup.foreign:
+        lines.append("something is wrong; files that are no logs are left alone: move them away")
+    if checkup.derived:
+        lines.append("something is wrong; `stratalog rebuild` makes the list and the index anew")
+    return lines
+
+
+def _warn(out: Output, problems: Iterable[Problem], checkup: Checkup) -> None:
+    """Tells what was met on the way and is not part of the checkup."""
+    shown = (
+        *checkup.moved,
+        *checkup.foreign,
+        *checkup.derived,
+        *(p for log in checkup.logs for p in log.problems),
+    )
+    known = {(problem.reason, problem.path) for problem in shown}
+    for problem in dict.fromkeys(problems):
+        if (problem.reason, problem.path) not in known:
+            out.warn(f"{_reason(problem.reason)} [{place_of(problem)}]")
+
+
+def _quarantine(data: Path, key: str) -> Path:
+    return session_paths(data, parse_key(key)).quarantine
 
 
 def _told(out: Output, reason: str, place: str) -> Text:
-    return Text.assemble(out.line(reason), (f"\n{out.line(place)}", "dim"))
+    return Text.assemble(out.line(_reason(reason)), (f"\n{out.line(place)}", "dim"))
+
+
+def _reason(reason: str) -> str:
+    """The reason without the hint to run the command that tells it."""
+    return _RUN_DOCTOR.sub("", reason)
 
 
 def _value(checkup: Checkup) -> dict[str, Any]:

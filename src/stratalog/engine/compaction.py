@@ -1,0 +1,280 @@
+"""Compaction of one session, from the plan to the entry that it appends.
+
+    result = await compact(session, policy=preset("default", window=200_000), summarise=ask, by="gpt-5")
+
+What is folded is decided by `context.compact`; here it is summarised and written. Only the summariser is
+awaited, and nothing is written before all else is done: one entry, under the fence of who holds the session,
+or nothing. A message that arrives meanwhile is in the log as ever, is seen after the summary, and waits for
+its turn. Who wants the session while a compaction is past its deadline takes it; the late entry is refused.
+
+The extractive summariser stands in where there is no model, the model fails, or what it wrote twice cannot
+stand for what it replaces. Two passes in a row that free little stop further ones until something is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from stratalog.context.compact import (
+    PRESETS,
+    Count,
+    CountText,
+    Nothing,
+    Plan,
+    Policy,
+    assembled,
+    capped,
+    chunks,
+    cleaned,
+    plan,
+    preset,
+    prompt,
+    refused,
+)
+from stratalog.context.shapes.contract import Prompt
+from stratalog.context.shapes.table import SHAPES
+from stratalog.engine.session import Session
+from stratalog.errors import CompactionStuck, ModelError, ModelReplyUnusable, NotFound
+from stratalog.models import extractive
+from stratalog.models.contract import Completed, Model, Request
+from stratalog.tokens.rough import count_entry, count_text
+from stratalog.tokens.windows import DEFAULT_WINDOW
+from stratalog.types import AnyEntry, Assistant, Compaction, ToolCall, ToolResult, User
+
+__all__ = [
+    "DEFAULT_WINDOW",
+    "PRESETS",
+    "Compacted",
+    "Nothing",
+    "Plan",
+    "Policy",
+    "Summariser",
+    "compact",
+    "compact_now",
+    "planned",
+    "preset",
+    "summariser_of",
+]
+
+# Answers one prompt with a text; raises `ModelError`.
+Summariser: TypeAlias = Callable[[str], Awaitable[str]]
+
+_SEEN = (User, Assistant, ToolCall, ToolResult)
+PROGRESS: Final = 0.1  # the part of a context that a pass should free
+_PASSES = 2
+_TRIES = 2
+_SHORTEST_CHUNK = 200
+_NOTHING_SAID = "Nothing that words could keep was said."
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What a compaction wrote: its entry, how many entries that stands for, and why the extractive
+    summariser stood in for another ("": it did not)."""
+
+    entry: Compaction
+    covered: int
+    stood_in: str = ""
+
+
+def planned(
+    session: Session, policy: Policy, *, count: Count = count_entry, fixed: int = 0, force: bool = False
+) -> Plan | Nothing:
+    """What a compaction would do now. Raises `NotFound`."""
+    if not session.exists:
+        raise NotFound("there is no such session", key=str(session.key))
+    seen = session.view()
+    if seen.summary is not None and seen.summary.blob is not None:
+        (summary,) = session.with_payloads([seen.summary])
+        seen = seen.with_entries({summary.seq: summary})
+    return plan(seen, policy, count, fixed=fixed, force=force)
+
+
+def is_large(session: Session, messages: int) -> bool:
+    """Whether a model would see more than so many messages and results of the session."""
+    kinds = (User, Assistant, ToolResult)
+    turns = session.view().turns
+    return sum(isinstance(entry, kinds) for turn in turns for entry in turn.entries) > messages
+
+
+async def compact(
+    session: Session,
+    *,
+    policy: Policy,
+    count: Count = count_entry,
+    count_text: CountText = count_text,
+    summarise: Summariser | None = None,
+    by: str = "model",
+    summariser_window: int = 0,
+    fixed: int = 0,
+    force: bool = False,
+    fence: int | None = None,
+) -> Compacted | Nothing:
+    """Compacts the session if the policy asks for it, or with `force` below its trigger too.
+
+    `fixed` are the tokens that a request has besides the session's own. `summarise`, called `by` in the log,
+    is asked with at most `summariser_window` tokens (0: as many as the policy's window). With a `fence` it
+    is done under it, in a running turn; else the session is held meanwhile.
+
+    Raises `NotFound`, `SessionBusy` while a turn runs, `StaleFence` when the session was taken meanwhile,
+    `CompactionStuck`, and what an append raises; nothing is written then.
+    """
+    if fence is None:
+        with session.held() as own:
+            return await compact(
+                session,
+                policy=policy,
+                count=count,
+                count_text=count_text,
+                summarise=summarise,
+                by=by,
+                summariser_window=summariser_window,
+                fixed=fixed,
+                force=force,
+                fence=own,
+            )
+    decided = planned(session, policy, count=count, fixed=fixed, force=force)
+    if not isinstance(decided, Nothing) or decided.stuck:
+        _must_not_be_stuck(session)
+    if isinstance(decided, Nothing):
+        _passed(session, fruitful=not decided.stuck, reason=decided.reason)
+        return decided
+    summary, author, stood_in = await _summary(
+        session, decided, summarise, by, summariser_window or policy.window, count_text
+    )
+    entry = Compaction(
+        summary=summary,
+        first_kept=decided.first_kept,
+        kept=decided.kept,
+        covers=decided.covers,
+        by=author,
+        tokens_before=decided.before,
+        meta={"stood_in": stood_in} if stood_in else None,
+    )
+    after = decided.remaining + count(entry)
+    freed = 1 - after / decided.before
+    _passed(session, fruitful=freed >= PROGRESS, reason=f"it frees {max(0.0, freed):.1%} of the context")
+    memory = session.meta.working_memory
+    entry = msgspec.structs.replace(entry, tokens_after=after, working_memory=memory)
+    (written,) = session.append(entry, fence=fence)
+    assert isinstance(written, Compaction)
+    _passed(session, fruitful=freed >= PROGRESS, again=True)
+    return Compacted(written, len(decided.covered), stood_in)
+
+
+def compact_now(
+    session: Session,
+    *,
+    policy: Policy,
+    summarise: Summariser | None = None,
+    by: str = "model",
+    force: bool = False,
+) -> Compacted | Nothing:
+    """`compact` for one who is in no event loop."""
+    return asyncio.run(compact(session, policy=policy, summarise=summarise, by=by, force=force))
+
+
+def summariser_of(model: Model, name: str, *, most: int = 4_096) -> Summariser:
+    """A summariser that asks the model `name` for at most `most` tokens, its reasoning left out."""
+    shape = SHAPES[model.shape]
+
+    async def ask(text: str) -> str:
+        body = shape.body(Prompt(entries=(User(content=text),), max_output=most))
+        async for event in model.stream(Request(model=name, body=body)):
+            if isinstance(event, Completed):
+                said = [each for each in shape.entries(event.message, "") if isinstance(each, Assistant)]
+                return "\n".join(each.text for each in said)
+        raise ModelReplyUnusable("the model's stream ended without a reply", model=name)
+
+    return ask
+
+
+# --- the summary ---
+
+
+async def _summary(
+    session: Session,
+    decided: Plan,
+    summarise: Summariser | None,
+    by: str,
+    window: int,
+    count: CountText,
+) -> tuple[str, str, str]:
+    """The summary, who wrote it, and why that is the extractive summariser although another was asked."""
+    covered: list[AnyEntry] = []
+    for entry in decided.covered:
+        covered += session.with_payloads([entry]) if entry.blob is not None else [entry]
+    why = ""
+    if summarise is not None:
+        try:
+            text = await _asked(covered, decided, summarise, window, count)
+        except ModelError as error:
+            why = str(error)
+        else:
+            share = decided.limit * 2 // 5
+            standing = await asyncio.to_thread(extractive.standing, covered, decided.previous, share, count)
+            return assembled(standing, text, decided.limit, count), by, ""
+    text = await asyncio.to_thread(extractive.extract, covered, decided.previous, decided.limit, count)
+    return text or capped(_NOTHING_SAID, decided.limit, count), extractive.NAME, why
+
+
+async def _asked(
+    covered: list[AnyEntry], decided: Plan, summarise: Summariser, window: int, count: CountText
+) -> str:
+    """What the summariser makes of the previous summary and of one chunk after the other."""
+    limit = decided.limit
+    text = capped(decided.previous, max(limit, window // 4), count)
+    # A tenth is left for what counting misses; the reply needs room too, and the summary is sent again.
+    room = window * 9 // 10 - count(prompt("", "", limit)) - max(limit, count(text)) - limit
+    if room < _SHORTEST_CHUNK:
+        raise ModelReplyUnusable("the summariser's window has no room for a transcript", window=window)
+    replaced = count(text)
+    seen = [entry for entry in covered if isinstance(entry, _SEEN)]
+    for chunk in chunks(seen, room, count):
+        replaced += count(chunk)
+        text = capped(await _answer(summarise, prompt(text, chunk, limit), replaced, count), limit, count)
+    return text
+
+
+async def _answer(summarise: Summariser, text: str, replaced: int, count: CountText) -> str:
+    """The summariser's reply when it can stand for what it replaces; asked once more when it cannot."""
+    why = ""
+    for _ in range(_TRIES):
+        answer = cleaned(await summarise(text))
+        why = refused(answer, replaced, count)
+        if not why:
+            return answer
+    raise ModelReplyUnusable(f"the summary was refused: {why}")
+
+
+# --- passes that free nothing ---
+
+
+def _must_not_be_stuck(session: Session) -> None:
+    passes, end = session.stalls.get(session.key, (0, 0))
+    if passes >= _PASSES and end == session.end:
+        raise _stuck(session, "nothing was said since")
+
+
+def _passed(session: Session, *, fruitful: bool, reason: str = "", again: bool = False) -> None:
+    """Notes a pass (with `again` only where its end is now). Raises `CompactionStuck` at the second in a row
+    that frees little."""
+    if fruitful:
+        session.stalls.pop(session.key, None)
+        return
+    passes, _ = session.stalls.get(session.key, (0, 0))
+    passes = min(_PASSES, passes + (0 if again else 1))
+    session.stalls[session.key] = (passes, session.end)
+    if passes >= _PASSES and not again:
+        raise _stuck(session, reason)
+
+
+def _stuck(session: Session, reason: str) -> CompactionStuck:
+    return CompactionStuck(
+        f"compaction frees too little: {reason}",
+        key=str(session.key),
+        hint="shorten the system's words or the tools, give a larger window, or restart the session",
+    )
