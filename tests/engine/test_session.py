@@ -25,6 +25,7 @@ from stratalog.errors import (
     StratalogError,
     TurnClosed,
 )
+from stratalog.ids import new_ulid
 from stratalog.keys import session_paths
 from stratalog.types import (
     AnyEntry,
@@ -248,6 +249,19 @@ def test_the_context_of_any_fork_is_the_parents_there(
             assert [tried(fork, budget) for budget in budgets] == seen[at]
             again = fork.fork(f"a:cli:again-{at}")
             assert [tried(again, budget) for budget in budgets] == seen[at]
+
+
+def test_a_fork_keeps_the_order_of_messages_that_wait(tmp_path: Path) -> None:
+    """Also where a summary covers the message that opened one of the turns."""
+    first, second = new_ulid(), new_ulid()
+    with Stratalog(tmp_path) as memory:
+        chat = memory.session("a:cli:me")
+        chat.append(User(content="u1", turn=first), Compaction(summary="so far"))
+        chat.append(User(content="u2", turn=second), User(content="u3", turn=first))
+        texts = [message["content"] for message in chat.context(1000).messages()[1:]]
+        assert texts == ["u2", "u3"]
+        fork = chat.fork("a:cli:fork")
+        assert fork.context(1000).messages() == chat.context(1000).messages()
 
 
 def tried(chat: Session, budget: int) -> object:

@@ -202,7 +202,7 @@ def test_pairs_are_reported() -> None:
     desk.at(1).put(call("1"))
     desk.at(1).put(ToolResult(call_id="other"))
     notes = desk.tally.transcript([desk.done()]).report.notes
-    assert notes == ["s: 1 tool results answer no call in this session", "s: 1 tool calls have no result"]
+    assert notes == ["s: 1 tool results answer no call in this session", "s: calls without a result: 1"]
 
 
 def test_titles() -> None:

@@ -542,7 +542,11 @@ class Session:
             book.advance(entry)
             seq = entry.seq
             yield without_references(entry)
-        yield from (TurnEnd(turn=turn.turn, status="interrupted") for turn in book.open)
+        # Messages that wait are seen in the order in which they are given up: that of the parent's view.
+        newest = heard(self._store.read(self.key, before=before, reverse=True, blobs=False), self._on_problem)
+        shown = {turn.turn: place for place, turn in enumerate(view(starts_at(newest)).turns)}
+        for turn in sorted(book.open, key=lambda turn: shown.get(turn.turn, -1)):
+            yield TurnEnd(turn=turn.turn, status="interrupted")
         yield Note(kind=FORK, data={"parent": str(self.key), "seq": seq})
 
     def _find(self, at: str | int) -> int:

@@ -214,7 +214,7 @@ class Builder:
         if orphans:
             self._tally.note(f"{self.chat}: {orphans} tool results answer no call in this session")
         if open_calls:
-            self._tally.note(f"{self.chat}: {open_calls} tool calls have no result")
+            self._tally.note(f"{self.chat}: calls without a result: {open_calls}")
         return ImportedSession(
             agent=self._agent,
             channel=CHANNEL,

@@ -117,8 +117,9 @@ class LogFile:
     def forget(self) -> None:
         """Closes the file whatever state it is in."""
         if self._fd >= 0:
-            repair.release(self._fd)
-            self._fd, self._ino = -1, (0, 0)
+            # Forgotten first: a Ctrl-C in between must not have it closed twice.
+            fd, self._fd, self._ino = self._fd, -1, (0, 0)
+            repair.release(fd)
 
     def abandon(self) -> None:
         """Closes the file in a forked child: its lock is the parent's."""
