@@ -120,7 +120,7 @@ class Catalog:
                 " ORDER BY pinned DESC, updated_at DESC, key LIMIT ?",
                 (*values, -1 if limit is None else min(limit, _MOST) + 1),
             ).fetchall()
-            found = tuple(_decode(meta) for (meta,) in rows[:limit])
+            found = tuple([_decode(meta) for (meta,) in rows[:limit]])
         more = limit is not None and len(rows) > limit
         return Page(found, _cursor(found[-1]) if more else "")
 
@@ -236,6 +236,8 @@ def _connect(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
                 )
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
+            # Some twenty thousand sessions stay in memory between two lists; KiB, for a negative number.
+            database.execute("PRAGMA cache_size = -16000")
             if version < _VERSION:
                 with _transaction(database):
                     for statement in _SCHEMA.split(";"):
