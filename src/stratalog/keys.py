@@ -44,14 +44,6 @@ class SessionKey(NamedTuple):
         return f"{self.agent}:{self.channel}:{self.chat}"
 
     @property
-    def tenant_dir(self) -> str:
-        return dir_name(self.tenant)
-
-    @property
-    def agent_dir(self) -> str:
-        return dir_name(self.agent)
-
-    @property
     def file_name(self) -> str:
         """The stem of the session's files within its agent's directory."""
         return _shorten(f"{_encode(self.channel)}~{_encode(self.chat)}", _MAX_NAME)

@@ -115,16 +115,6 @@ def _with_name(report: Report, imported: ImportedSession, made: SessionImport) -
     return msgspec.structs.replace(report, notes=[*report.notes, note])
 
 
-def import_session(
-    memory: Stratalog, imported: ImportedSession, *, agent: str | None = None
-) -> SessionImport:
-    """Appends the entries of `imported` that its session does not have yet.
-
-    An unrelated conversation that only has the same file name is left alone: `key` says which session it is.
-    """
-    return _bring(memory, imported, agent, {})
-
-
 class _Opening(NamedTuple):
     """How a conversation begins: the ids of its first messages and calls, and of its first entries."""
 

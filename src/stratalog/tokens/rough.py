@@ -26,7 +26,7 @@ import msgspec
 from stratalog.tokens import entries, media
 from stratalog.tokens.contract import Level
 from stratalog.tokens.families import Encoding, Family, family_of
-from stratalog.types import AnyEntry, Content, Part
+from stratalog.types import AnyEntry
 
 IMAGE: Final = media.IMAGE
 AUDIO: Final = media.AUDIO
@@ -317,21 +317,6 @@ def count_text(text: str, family: Family | None = None) -> int:
     if family is None:
         return max(1, round(weigh(text, WEIGHTS["o200k"])))
     return max(1, round(weigh(text, WEIGHTS[family.encoding]) * family.factor))
-
-
-def count_json(value: Any) -> int:
-    """About how many tokens a JSON value takes."""
-    return entries.json_tokens(value, count_text)
-
-
-def count_content(content: Content) -> int:
-    """About how many tokens the content of a message takes."""
-    return entries.content_tokens(content, count_text, media.FLAT)
-
-
-def count_part(part: Part) -> int:
-    """About how many tokens a part of a message takes; what is not text, flat."""
-    return entries.part_tokens(part, count_text, media.FLAT)
 
 
 def count_entry(entry: AnyEntry) -> int:
