@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from interop.samples import chats, grows, jsonl, of, outline, read
+from stratalog.context.shapes.contract import Prompt
+from stratalog.context.shapes.openai_responses import OpenAIResponsesShape
 from stratalog.interop.contract import Transcript
+from stratalog.testing.model_server import refusal_of
 from stratalog.types import (
     Assistant,
     Compaction,
@@ -110,6 +113,28 @@ def test_rollout() -> None:
     assert session.chat == "c1"
     assert session.meta["git_commit"] == "abc"
     assert not transcript.report.skipped
+
+
+def test_sealed_reasoning_goes_back() -> None:
+    """A reasoning item keeps its id beside its seal, as the responses API wants it back; without a seal
+    nobody takes it back, so its id is not kept."""
+    values = [
+        META,
+        message("user", "add"),
+        item(type="reasoning", id="rs_1", summary=[], encrypted_content="gAAAAx"),
+        item(type="function_call", name="run", arguments="{}", call_id="1"),
+        item(type="function_call_output", call_id="1", output="3"),
+        item(type="reasoning", id="rs_2", summary=[{"type": "summary_text", "text": "Hm."}]),
+        message("assistant", "3"),
+    ]
+    (session,) = load(*values).sessions
+    thoughts = [one.content[0] for one in of(Assistant, session) if one.content != "3"]
+    assert thoughts == [Reasoning(signature="rs_1", redacted="gAAAAx"), Reasoning(text="Hm.")]
+    told = tuple(one for one in session.entries if isinstance(one, User | Assistant | ToolCall | ToolResult))
+    body = OpenAIResponsesShape().body(Prompt(entries=told))
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAx"}
+    assert [each for each in body["input"] if each["type"] == "reasoning"] == [sealed]
+    assert refusal_of("openai_responses", body) == ""
 
 
 def test_responses() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from models.asking import KEY, SHAPES, answered, ask, calls_of, completed, events_of, model_at, request, words
-from stratalog.errors import InvalidInput, ModelRejected
+from stratalog.errors import InvalidInput, ModelRejected, ModelReplyUnusable
 from stratalog.models.contract import ReasoningDelta, TextDelta
+from stratalog.models.openai import BASE_URL, OpenAIResponses, seals_asked
 from stratalog.testing.model_server import DIALECTS, ModelServer, Raw, Received, Strictness
 from stratalog.testing.model_server.dialect import Memory
 from stratalog.testing.scripted import Call, Reply
@@ -79,6 +80,79 @@ def test_reasoning_travels_with_its_call(shape: str) -> None:
             assert said.message.pop("reasoning_content") == "First I add."
         second = answered(shape, first, said, {calls_of(shape, said)[0][0]: "1"})
         assert words(ask(model, second)) == "2"
+
+
+@shapes
+def test_a_thought_in_tags(shape: str) -> None:
+    """Of chat completions it is reasoning, streamed apart; of the others, which have a place of their own for
+    it, text. What might have begun a tag comes at the end."""
+    told = "<think>First I add.</think>\n\n3"
+    with ModelServer([Reply(text=told, pieces=20), Reply(text="<thi", pieces=2)]) as server:
+        model = model_at(server, shape)
+        events = ask(model, request(shape))
+        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        chat = shape == "openai_chat"
+        assert (thought, words(events)) == (("First I add.", "3") if chat else ("", told))
+        if chat:
+            message = {"role": "assistant", "content": "3", "reasoning_content": "First I add."}
+            assert completed(events).message == message
+        assert words(ask(model, request(shape))) == "<thi"
+
+
+def test_only_a_thought_in_tags_is_an_empty_reply() -> None:
+    """S28: it is asked for once more, and then is an error."""
+    with ModelServer(lambda received: "<think>First I add.") as server:
+        with pytest.raises(ModelReplyUnusable, match="it is empty"):
+            ask(model_at(server, "openai_chat"), request("openai_chat"))
+        assert len(server.requests) == 2
+
+
+def test_seals_are_asked_for() -> None:
+    """Reasoning is sent back with its call to a server that keeps nothing, without a word in the request; a
+    server whose model does not reason is not asked."""
+    pytest.importorskip("openai", reason="the SDK `openai` is not installed")
+    reply = Reply(reasoning="First I add.", calls=(Call("add", {"a": 1}),))
+    first = request("openai_responses", tools=("add",), store=False)
+    with ModelServer([reply, "2"]) as server:
+        model = OpenAIResponses(api_key="k", base_url=server.openai_url, seals=True)
+        said = completed(ask(model, first))
+        second = answered("openai_responses", first, said, {calls_of("openai_responses", said)[0][0]: "1"})
+        assert words(ask(model, second)) == "2"
+        assert server.requests[1].body["input"][1]["encrypted_content"]
+    with ModelServer(lambda received: "ok", strict=Strictness(no_reasoning=True)) as server:
+        assert words(ask(OpenAIResponses(api_key="k", base_url=server.openai_url), first)) == "ok"
+        with pytest.raises(ModelRejected, match="Encrypted content is not supported"):
+            ask(OpenAIResponses(api_key="k", base_url=server.openai_url, seals=True), first)
+
+
+def test_what_a_request_includes_is_its_own() -> None:
+    """A request that says what is to be included is not added to."""
+    pytest.importorskip("openai", reason="the SDK `openai` is not installed")
+    wanted = ["message.output_text.logprobs"]
+    with ModelServer(["ok"]) as server:
+        model = OpenAIResponses(api_key="k", base_url=server.openai_url, seals=True)
+        ask(model, request("openai_responses", include=wanted))
+    assert server.requests[0].body["include"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "asked"),
+    [
+        (BASE_URL, "gpt-5", True),
+        (BASE_URL + "/", "gpt-5.2-codex", True),
+        (BASE_URL, "o4-mini-2025-04-16", True),
+        (BASE_URL, "ft:o4-mini:acme", True),
+        (BASE_URL, "gpt-5-chat-latest", False),
+        (BASE_URL, "gpt-4o", False),
+        (BASE_URL, "omni-moderation", False),
+        ("https://openrouter.ai/api/v1", "gpt-5", False),
+        ("https://api.openai.com.example.org/v1", "gpt-5", False),
+        ("http://127.0.0.1:8080/v1", "o3", False),
+    ],
+)
+def test_of_whom_seals_are_asked(base_url: str, model: str, asked: bool) -> None:
+    """Of OpenAI's own reasoning models at its own address."""
+    assert seals_asked(base_url, model) is asked
 
 
 @shapes

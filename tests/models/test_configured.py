@@ -13,6 +13,7 @@ from models.asking import KEY, ask, request, words
 from stratalog.errors import InvalidConfig
 from stratalog.models.anthropic import Anthropic
 from stratalog.models.configured import PROVIDERS, model_from
+from stratalog.models.extractive_chat import ExtractiveChat
 from stratalog.models.openai import OpenAIChat, OpenAIResponses
 from stratalog.testing.model_server import ModelServer
 
@@ -38,12 +39,22 @@ def test_the_adapter_of_a_spec(spec: str, kind: type, name: str) -> None:
     assert (type(found.model), found.name) == (kind, name)
 
 
-@pytest.mark.parametrize("spec", ["", "gpt-5", "openai:", ":gpt-5", "cohere:command", "OpenAI:gpt-5"])
+@pytest.mark.parametrize(
+    "spec", ["", "gpt-5", "openai:", ":gpt-5", "cohere:command", "OpenAI:gpt-5", "extractive:m"]
+)
 def test_a_spec_that_names_none(spec: str) -> None:
     """The error lists what there is."""
     with pytest.raises(InvalidConfig) as caught:
         model_from(spec, api_key=KEY, environ={})
     assert all(f"{provider}:MODEL" in str(caught.value) for provider in PROVIDERS)
+    assert "extractive needs no provider" in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["extractive", " extractive "])
+def test_no_provider(spec: str) -> None:
+    """`extractive` needs no key, no SDK and no address."""
+    found = model_from(spec, environ={})
+    assert (type(found.model), found.name) == (ExtractiveChat, "extractive")
 
 
 @pytest.mark.parametrize("spec", ["openai:m", "openai-responses:m", "anthropic:m"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.context.shapes.openai_chat import OpenAIChatShape
 from stratalog.models.contract import Completed, ReasoningDelta, TextDelta
 from stratalog.models.faults import Faulted
 from stratalog.models.replies.anthropic import MessagesReply
@@ -19,7 +21,7 @@ from stratalog.models.replies.openai_responses import ResponsesReply
 from stratalog.testing.model_server import DIALECTS
 from stratalog.testing.model_server.dialect import Memory
 from stratalog.testing.scripted import Call, Reply, message_of
-from stratalog.types import Usage
+from stratalog.types import Assistant, Reasoning, Text, Usage
 
 UNDER: dict[str, type[Under]] = {
     "openai_chat": ChatReply,
@@ -322,6 +324,97 @@ def test_an_unknown_block_is_kept() -> None:
     _, reply = put(events, "anthropic")
     assert reply.message["content"] == [searched, {"type": "text", "text": "Hi", "citations": [{"n": 1}]}]
     assert (reply.stop, reply.usage) == ("other", Usage(input=3, output=2))
+
+
+THINKS = {
+    "think": ("<think>\nA sum.\n</think>\n\nIt is 3.", "A sum.", "It is 3."),
+    "thinking": ("<thinking>A sum.</thinking>It is 3.", "A sum.", "It is 3."),
+    "reasoning": (" \n<reasoning>A sum.</reasoning> It is 3. ", "A sum.", "It is 3. "),
+    "another tag does not close it": ("<think>a</thinking> b</think>c", "a</thinking> b", "c"),
+    "no thought, as with thinking off": ("<think>\n\n</think>\n\nIt is 3.", "", "It is 3."),
+    "a tag later is text": ("Write <think>x</think>.", "", "Write <think>x</think>."),
+    "a second thought is text": ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+    "a closing tag alone is text": ("A sum.</think>3", "", "A sum.</think>3"),
+    "almost a tag": ("<thinker>x", "", "<thinker>x"),
+    "the beginning of a tag": (" <thi", "", " <thi"),
+    "white space in front of text": ("\n 3", "", "\n 3"),
+}
+
+
+def streamed(pieces: list[str], finish: str | None = "stop", **more: Any) -> tuple[str, str, Any]:
+    """Thought and text as they were streamed, and the message; None for a reply that cannot be used."""
+    reply = ChatReply("asked")
+    deltas = [each for piece in pieces for each in reply.take(chunk(content=piece))]
+    deltas += [*reply.take(chunk(finish, **more)), *reply.rest()]
+    thought = "".join(each.text for each in deltas if isinstance(each, ReasoningDelta))
+    said = "".join(each.text for each in deltas if isinstance(each, TextDelta))
+    try:
+        return thought, said, reply.completed(framed=True).message
+    except Faulted as faulted:
+        return thought, said, faulted.fault.kind
+
+
+@pytest.mark.parametrize("case", THINKS)
+@given(cuts=st.lists(st.integers(0, 40), max_size=8))
+def test_a_thought_in_tags(case: str, cuts: list[int]) -> None:
+    """At the very beginning of the text it is reasoning, wherever the stream is cut; later it is text."""
+    whole, thought, said = THINKS[case]
+    places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    pieces = [whole[start:end] for start, end in pairwise(places)]
+    message: dict[str, Any] = {"role": "assistant", "content": said}
+    if thought:
+        message["reasoning_content"] = thought
+    assert streamed(pieces) == (thought, said, message)
+
+
+@given(
+    words=st.lists(
+        st.sampled_from(
+            ["<think>", "</think>", "<thinking>", "</thinking>", "<", "/", "think", ">", " ", "a"]
+        ),
+        max_size=10,
+    ),
+    finish=st.sampled_from(["stop", "length", None]),
+)
+def test_a_thought_in_tags_in_any_pieces(words: list[str], finish: str | None) -> None:
+    """Whole, in words or character by character: the same deltas joined, and the same reply or fault. The
+    deltas are what the message holds."""
+    whole = "".join(words)
+    thought, said, reply = streamed([whole], finish)
+    assert streamed(words, finish) == streamed(list(whole), finish) == (thought, said, reply)
+    if isinstance(reply, dict):
+        assert (reply["content"] or "", reply.get("reasoning_content", "")) == (said, thought)
+
+
+def test_only_a_thought_in_tags() -> None:
+    """S28: a thought that is not closed is all thought, and a reply without a word is empty: asked for once
+    more, then an error. One cut at its limit is not asked for again; one with calls is whole."""
+    assert streamed(["<think>A sum", ".\n"]) == ("A sum.", "", "empty")
+    assert streamed(["<think>A sum", ".</th"], "length") == ("A sum.</th", "", "unusable")
+    assert streamed(["<think>A sum.</think>\n"]) == ("A sum.", "", "empty")
+    call = {"index": 0, "id": "x", "function": {"name": "add", "arguments": "{}"}}
+    thought, said, message = streamed(["<think>A sum."], tool_calls=[call])
+    assert (thought, said, message["content"]) == ("A sum.", "", None)
+    assert message["reasoning_content"] == "A sum."
+
+
+def test_tags_where_the_server_tells_thoughts_apart() -> None:
+    """A thought that came in its own field was the thought, so a tag in the text is text."""
+    said, reply = put([chunk(reasoning="Hm."), chunk(content="<think>x</think>"), END])
+    assert said == reply.message["content"] == "<think>x</think>"
+    assert reply.message["reasoning"] == "Hm."
+
+
+def test_a_thought_in_tags_becomes_reasoning() -> None:
+    """From a stream, from parts and from a whole reply the shape makes reasoning and text of it."""
+    wanted = [Assistant(content=(Reasoning(text="A sum."), Text(text="3")), response="r")]
+    text = "<think>A sum.</think>3"
+    for event in (chunk(content=text), chunk(content=[{"type": "text", "text": text}])):
+        assert OpenAIChatShape().entries(put([event, END])[1].message, "r") == wanted
+    reply = ChatReply("asked")
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    assert list(reply.whole({"choices": [choice]})) == [ReasoningDelta("A sum."), TextDelta("3")]
+    assert OpenAIChatShape().entries(reply.completed(framed=True).message, "r") == wanted
 
 
 json_values = st.recursive(

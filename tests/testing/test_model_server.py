@@ -198,6 +198,83 @@ def test_the_window_is_counted_as_told(shape: Shape, path: str) -> None:
             assert server.requests[0].tokens == counted
 
 
+@pytest.mark.parametrize(
+    ("shape", "output", "error"),
+    [
+        (
+            "openai_chat",
+            {"max_tokens": 100},
+            {
+                "message": "This model's maximum context length is 1000 tokens. However, you requested 1050"
+                " tokens (950 in the messages, 100 in the completion). Please reduce the length of the"
+                " messages or completion.",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+            },
+        ),
+        (
+            "openai_responses",
+            {"max_output_tokens": 100},
+            {
+                "message": "Your input exceeds the context window of this model. Please adjust your input"
+                " and try again.",
+                "type": "invalid_request_error",
+                "param": "input",
+                "code": "context_length_exceeded",
+            },
+        ),
+        (
+            "anthropic",
+            {"max_tokens": 100},
+            {
+                "type": "invalid_request_error",
+                "message": "input length and `max_tokens` exceed context limit: 950 + 100 > 1000, decrease"
+                " input length or `max_tokens` and try again",
+            },
+        ),
+    ],
+)
+def test_a_request_over_the_window(shape: Shape, output: dict[str, int], error: dict[str, Any]) -> None:
+    """Each API refuses it in its own words, and the step of the script is not taken."""
+    raw = json.dumps({**BODIES[shape], **output}).encode()
+    with ModelServer([], window=1000, count=lambda body: 950) as server:
+        status, body = post(server, dict(PATHS)[shape], raw)
+    assert (status, json.loads(body)["error"]) == (400, error)
+
+
+@pytest.mark.parametrize(("shape", "path"), PATHS)
+def test_only_what_requests_come_to(shape: Shape, path: str) -> None:
+    """A server for a long run keeps the latest requests alone, numbers all, and counts what they were."""
+    sizes = (10, 500, 30)
+    raws = [json.dumps({**BODIES[shape], "model": "m" * size}).encode() for size in sizes]
+    taken: list[int] = []
+
+    def script(received: Received) -> str:
+        taken.append(received.number)
+        return "ok"
+
+    with ModelServer(script, keep=1, count=lambda body: len(body["model"])) as server:
+        for raw in raws:
+            assert post(server, path, raw)[0] == 200
+        assert post(server, path, b"{")[0] == 400
+        server.wait(lambda: server.facts.statuses.total() == 4)
+    facts, (kept,) = server.facts, server.requests
+    assert (taken, kept.number, kept.raw) == ([0, 1, 2], 3, b"{")
+    assert (facts.requests, facts.size, facts.largest) == (4, sum(map(len, raws)) + 1, len(raws[1]))
+    assert (facts.tokens, facts.most_tokens) == (540, 500)
+    assert facts.statuses == {200: 3, 400: 1}
+    assert server.refusals == ["We could not parse the JSON body of your request."]
+
+
+def test_nothing_is_kept_and_waiting_still_works() -> None:
+    """Without any request kept, a test waits for what they come to."""
+    with ModelServer(["ok"], keep=0) as server:
+        post(server, "/v1/chat/completions", json.dumps(CHAT).encode())
+        server.wait(lambda: server.facts.statuses[200] == 1)
+    assert (server.requests, server.facts.requests) == ([], 1)
+
+
 @pytest.mark.parametrize(("shape", "path"), PATHS[1:])  # chat completions take no thoughts back
 def test_thought_that_was_left_out(shape: Shape, path: str) -> None:
     """The server knows the calls that it gave out after a thought, and misses the thought when they come

@@ -264,6 +264,14 @@ def thinking(words: str = "Hm.", **more: Any) -> dict[str, Any]:
     return {"type": "thinking", "thinking": words, "signature": signature_of(words), **more}
 
 
+def search(name: str = "srvtoolu_1", **more: Any) -> dict[str, Any]:
+    return {"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": "q"}, **more}
+
+
+def hits(name: str = "srvtoolu_1", **more: Any) -> dict[str, Any]:
+    return {"type": "web_search_tool_result", "tool_use_id": name, "content": [], **more}
+
+
 def messages(*turns: Any, **more: Any) -> dict[str, Any]:
     return {"max_tokens": 2000, "messages": list(turns), **more}
 
@@ -296,6 +304,15 @@ MESSAGES_GOOD: dict[str, dict[str, Any]] = {
         user(), said([use("a")]), user([result("a"), text()]), said(), user(), **TOOLS
     ),
     "sealed thinking": messages(user(), said([{"type": "redacted_thinking", "data": "x"}, text()]), user()),
+    "a search of the provider's": messages(user(), said([search(), hits(), text()]), user()),
+    "a search that is still to be made": messages(user(), said([text(), search()])),
+    "a search whose result came later": messages(user(), said([search()]), said([hits(), text()]), user()),
+    "a search that waits for another result": messages(
+        user(), said([search(), use("a")]), user([result("a")]), **TOOLS
+    ),
+    "a search whose result came after another's": messages(
+        user(), said([search(), use("a")]), user([result("a")]), said([hits(), text()]), user(), **TOOLS
+    ),
     "four marks": messages(
         user([text(**MARK)]), said([text(**MARK)]), user([text(**MARK)]), system=[text(**MARK)]
     ),
@@ -397,6 +414,36 @@ MESSAGES_BAD: dict[str, tuple[dict[str, Any], str]] = {
     "thinking after the call": (
         messages(user(), said([use("a"), thinking()]), user([result("a")]), **TOOLS, **ENABLED),
         "Expected `thinking`",
+    ),
+    "thinking last": (
+        messages(user(), said([text(), thinking()]), user()),
+        "messages.1: The final block in an assistant message cannot be `thinking`.",
+    ),
+    "only sealed thinking": (
+        messages(user(), said([{"type": "redacted_thinking", "data": "x"}]), user()),
+        "The final block in an assistant message cannot be `thinking`.",
+    ),
+    "a search without its result": (
+        messages(user(), said([search(), text()]), user()),
+        "messages.1: `web_search` tool use with id `srvtoolu_1` was found without a corresponding",
+    ),
+    "a search answered in another round": (
+        messages(user(), said([search()]), user(), said([hits(), text()]), user()),
+        "was found without a corresponding `web_search_tool_result` block",
+    ),
+    "a result without its search": (
+        messages(user(), said([hits(), text()]), user()),
+        "messages.1.content.0: unexpected `tool_use_id` found in `web_search_tool_result` blocks: srvtoolu_1",
+    ),
+    "two results of a search": (messages(user(), said([search(), hits(), hits()])), "unexpected"),
+    "a search with a foreign id": (
+        messages(user(), said([search("call_1"), hits("call_1"), text()])),
+        "messages.1.content.0.server_tool_use.id: String should match pattern",
+    ),
+    "a search of the user's": (messages(user([search()])), "does not match any of the expected tags"),
+    "a result of a search without content": (
+        messages(user(), said([search(), hits(content=None)])),
+        "web_search_tool_result.content: Field required",
     ),
     "a mark on thinking": (messages(user(), said([thinking(**MARK), text()]), user()), "cache_control"),
     "five marks": (messages(user([text(**MARK)] * 5)), "maximum of 4 blocks"),

@@ -115,3 +115,13 @@ def test_media_cost_a_flat_number() -> None:
     small, large = ({"url": "data:image/png;base64," + "A" * size} for size in (10, 10**6))
     assert rough_tokens(small) == rough_tokens(large)
     assert rough_tokens({"a": "x" * 399}) == 100
+    assert rough_tokens({"a": ["x" * 4, {"b": "y" * 4}, 5, None], "cc": True}) == 3
+    assert rough_tokens([{"type": "base64", "data": "A" * 9999}, {"file_data": "A" * 9999}]) == 2000
+
+
+def test_the_latest_requests_alone() -> None:
+    """A long run keeps so many, and the replies are numbered on."""
+    model = ScriptedModel(lambda asked: "ok", keep=2)
+    replies = [completed(ask(model, request("openai_chat", text))) for text in "abcd"]
+    assert model.requests == [request("openai_chat", text) for text in "cd"]
+    assert [reply.response_id for reply in replies] == [f"scripted-{number}" for number in range(4)]

@@ -180,7 +180,9 @@ class _Reader:
         if inner == "reasoning":
             summary = "\n\n".join(text(table(part).get("text")) for part in items(body.get("summary")))
             full = text_of(content(body.get("content")))
-            self._give((thought(full or summary, redacted=body.get("encrypted_content")),))
+            seal = text(body.get("encrypted_content"))
+            # The id goes with the seal: by both a request sends the item back.
+            self._give((thought(full or summary, text(body.get("id")) if seal else "", seal),))
         elif inner in _CALLS:
             given = body.get("arguments", body.get("input", body.get("action")))
             args = parse(given) if inner == "function_call" and isinstance(given, str) else given

@@ -114,6 +114,8 @@ class Adapter(ABC, Generic[C]):
             fault = self._fault(error, request.timeout)
         if fault is not None:
             raise Faulted(fault)
+        for delta in reply.rest():
+            yield delta
         yield reply.completed(framed=framed)
 
 

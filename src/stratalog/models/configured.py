@@ -3,6 +3,7 @@
     openai:gpt-5                OpenAI's chat completions, or any compatible server at `base_url`
     openai-responses:gpt-5      OpenAI's responses API
     anthropic:claude-sonnet-4-5 Anthropic's messages
+    extractive                  none: answers with what was said, see `extractive_chat`
 
 Keys come from what is given or from the environment, never from a file: `api_key`, or the variable that
 `api_key_env` names, or the provider's own (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`). The provider's own key
@@ -21,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stratalog.errors import InvalidConfig
-from stratalog.models import anthropic, openai
+from stratalog.models import anthropic, extractive, extractive_chat, openai
 from stratalog.models.contract import Model
 from stratalog.models.retry import Retry
 
@@ -64,15 +65,20 @@ def model_from(
     environ: Mapping[str, str] | None = None,
 ) -> Configured:
     """The model that `spec` names. Raises `InvalidConfig` for a spec that names none, a key that is
-    missing, and a provider whose SDK is not installed; each says what to do."""
+    missing, and a provider whose SDK is not installed; each says what to do. What else is given is not
+    looked at for `extractive`, which needs none of it."""
+    if spec.strip() == extractive.NAME:
+        return Configured(extractive_chat.ExtractiveChat(), extractive.NAME)
     prefix, colon, name = (part.strip() for part in spec.partition(":"))
     provider = PROVIDERS.get(prefix)
     if provider is None or not name:
         known = ", ".join(f"{known}:MODEL" for known in PROVIDERS)
         what = "no provider of models is called so" if colon and name else "a model is written PROVIDER:MODEL"
-        raise InvalidConfig(
-            what, given=spec, hint=f"one of {known}; a compatible server is openai:MODEL with a base URL"
+        hint = (
+            f"one of {known}; a compatible server is openai:MODEL with a base URL; "
+            f"{extractive.NAME} needs no provider"
         )
+        raise InvalidConfig(what, given=spec, hint=hint)
     variables = os.environ if environ is None else environ
     url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
     key = _key(provider, spec, base_url.strip(), api_key, api_key_env, variables)

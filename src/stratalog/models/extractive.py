@@ -23,12 +23,12 @@ _SECTIONS = ("Goal", "Standing instructions", "Decisions", "Facts", "What was do
 _OTHERS = "Summary"  # the heading over another summariser's text
 _GOAL, _INSTRUCTION, _DECISION, _FACT, _DONE = range(5)
 _LINE = regex.compile(r"- \[(?P<source>[^\]\s]*)\] (?P<text>.*)")
-_LONGEST = 400
+LONGEST = 400
 _SHORTEST = 6
-_LOOKED_AT = 20_000
+LOOKED_AT = 20_000
 
 # A sentence ends after its mark; a list item, a heading or a line of a table is one by itself.
-_SENTENCES = regex.compile(
+SENTENCES = regex.compile(
     r"[^\n。！？!?.;；]+"
     r"(?:[.](?:(?=\S)|(?<=\b(?:Mr|Mrs|Ms|Dr|St|No|vs|etc|[A-Z])\.))[^\n。！？!?.;；]*)*[。！？!?.;；]*[\"'”’）)]*"
 )
@@ -76,7 +76,7 @@ _STOP = frozenset(
 )
 
 
-class _Sentence(NamedTuple):
+class Sentence(NamedTuple):
     """A candidate: where it is from, its words, its kind, its place, and whether a summary had it before."""
 
     source: str
@@ -95,7 +95,7 @@ def extract(entries: Iterable[AnyEntry], previous: str, limit: int, count: Calla
     """
     calls: Counter[str] = Counter()
     first = ""
-    candidates = [*_carried(previous)]
+    candidates = [*carried(previous)]
     for entry in entries:
         candidates += _said(entry, len(candidates))
         if isinstance(entry, ToolCall):
@@ -104,14 +104,14 @@ def extract(entries: Iterable[AnyEntry], previous: str, limit: int, count: Calla
     chosen = _choose(_with_goal(candidates), limit, count)
     if not chosen and calls:
         text = "Called " + ", ".join(f"{name} {times}x" for name, times in calls.most_common(12)) + "."
-        line = _Sentence(first, text[:_LONGEST], _DONE, 1.0, 0, False)
+        line = Sentence(first, text[:LONGEST], _DONE, 1.0, 0, False)
         chosen = [line] if count(_written([line])) <= limit else []
     return _written(chosen)
 
 
 def standing(entries: Iterable[AnyEntry], previous: str, limit: int, count: Callable[[str], int]) -> str:
     """Of what `extract` would find only the goal and the standing instructions, word for word."""
-    candidates = [*_carried(previous)]
+    candidates = [*carried(previous)]
     for entry in entries:
         if isinstance(entry, User):
             candidates += _said(entry, len(candidates))
@@ -119,7 +119,7 @@ def standing(entries: Iterable[AnyEntry], previous: str, limit: int, count: Call
     return _written(_choose(candidates, limit, count))
 
 
-def _with_goal(candidates: list[_Sentence]) -> list[_Sentence]:
+def _with_goal(candidates: list[Sentence]) -> list[Sentence]:
     """The same with a goal: where none was carried on, the first that the user said."""
     if any(sentence.kind == _GOAL for sentence in candidates):
         return candidates
@@ -129,7 +129,7 @@ def _with_goal(candidates: list[_Sentence]) -> list[_Sentence]:
     return [*candidates[:first], candidates[first]._replace(kind=_GOAL), *candidates[first + 1 :]]
 
 
-def _said(entry: AnyEntry, place: int) -> list[_Sentence]:
+def _said(entry: AnyEntry, place: int) -> list[Sentence]:
     if isinstance(entry, User):
         role = 1.6
     elif isinstance(entry, Assistant):
@@ -140,15 +140,13 @@ def _said(entry: AnyEntry, place: int) -> list[_Sentence]:
         return []
     if entry.meta is not None and entry.meta.get("injected"):
         return []
-    text = regex.sub(r"```.*?```", " ", entry.text[:_LOOKED_AT], flags=regex.DOTALL)
-    found: list[_Sentence] = []
-    for piece in _SENTENCES.findall(text):
+    text = regex.sub(r"```.*?```", " ", entry.text[:LOOKED_AT], flags=regex.DOTALL)
+    found: list[Sentence] = []
+    for piece in SENTENCES.findall(text):
         sentence = " ".join(piece.split()).strip("-*#> |")
         if len(sentence) >= _SHORTEST:
             found.append(
-                _Sentence(
-                    entry.id, sentence[:_LONGEST], _kind(sentence, role), role, place + len(found), False
-                )
+                Sentence(entry.id, sentence[:LONGEST], _kind(sentence, role), role, place + len(found), False)
             )
     return found
 
@@ -163,9 +161,9 @@ def _kind(sentence: str, role: float) -> int:
     return _DONE
 
 
-def _carried(previous: str) -> list[_Sentence]:
+def carried(previous: str) -> list[Sentence]:
     """The lines of an earlier summary of ours, and the sentences of somebody else's."""
-    found: list[_Sentence] = []
+    found: list[Sentence] = []
     kind: int | None = None
     for line in previous.split("\n"):
         heading = line.rstrip(":")
@@ -177,27 +175,27 @@ def _carried(previous: str) -> list[_Sentence]:
             continue
         matched = _LINE.match(line)
         if matched and kind is not None:
-            found.append(_Sentence(matched["source"], matched["text"], kind, 1.6, len(found), True))
+            found.append(Sentence(matched["source"], matched["text"], kind, 1.6, len(found), True))
             continue
         source, text = (matched["source"], matched["text"]) if matched else ("", line)
-        for piece in _SENTENCES.findall(text):
+        for piece in SENTENCES.findall(text):
             sentence = " ".join(piece.split()).strip("-*#> |")
             if len(sentence) >= _SHORTEST:
-                kept = sentence[:_LONGEST]
-                found.append(_Sentence(source, kept, _kind(sentence, 1.6), 1.6, len(found), True))
+                kept = sentence[:LONGEST]
+                found.append(Sentence(source, kept, _kind(sentence, 1.6), 1.6, len(found), True))
     return found
 
 
-def _terms(text: str) -> list[str]:
+def terms_of(text: str) -> list[str]:
     """Words, and pairs of neighbouring Chinese characters."""
     words = [word.lower() for word in _WORDS.findall(text)]
     pairs = [a + b for a, b in pairwise(words) if len(a) == 1 == len(b) and a > "\u2e80"]
     return [word for word in words if word not in _STOP and (len(word) > 1 or word.isdigit())] + pairs
 
 
-def _choose(candidates: list[_Sentence], limit: int, count: Callable[[str], int]) -> list[_Sentence]:
+def _choose(candidates: list[Sentence], limit: int, count: Callable[[str], int]) -> list[Sentence]:
     """The heaviest sentences that fit, few of those that are alike, in the order they were said."""
-    terms = [frozenset(_terms(sentence.text)) for sentence in candidates]
+    terms = [frozenset(terms_of(sentence.text)) for sentence in candidates]
     spread = Counter(term for found in terms for term in found)
     total = max(2, len(candidates))
 
@@ -252,11 +250,11 @@ class _Alike:
         self._chosen.append((words, terms))
 
 
-def _line(sentence: _Sentence) -> str:
+def _line(sentence: Sentence) -> str:
     return f"- [{sentence.source}] {sentence.text}"
 
 
-def _written(chosen: list[_Sentence]) -> str:
+def _written(chosen: list[Sentence]) -> str:
     parts = []
     for kind, name in enumerate(_SECTIONS):
         under = [_line(sentence) for sentence in chosen if sentence.kind == kind]

@@ -5,9 +5,11 @@ The SDK is imported when a model is made, not when this module is. See `adapter`
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from stratalog.errors import InvalidConfig
 from stratalog.models.adapter import Adapter, Opened, lost, refusal, silent
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 BASE_URL = "https://api.openai.com/v1"
+SEALS = "reasoning.encrypted_content"
+# The families whose models all reason, but for those that are tuned to chat; the latter refuse to be asked.
+_REASONS = re.compile(r"(?:ft:)?(?:o\d|gpt-5|codex)(?!.*-chat)")
 
 
 class _OpenAI(Adapter["AsyncOpenAI"]):
@@ -86,7 +91,12 @@ class _OpenAI(Adapter["AsyncOpenAI"]):
 
 class OpenAIChat(_OpenAI):
     """Chat completions. `count` asks for the tokens used, at the end of the stream; a few servers refuse to
-    be asked. The message in `Completed` is the assistant's, `{"role": "assistant", …}`."""
+    be asked. The message in `Completed` is the assistant's, `{"role": "assistant", …}`.
+
+    `sends_reasoning` says that the server wants the model's reasoning back with what it said, as DeepSeek,
+    Kimi and GLM do when they think and call tools; others refuse it. `context.shapes.table.shape_of` makes
+    the requests so.
+    """
 
     shape = "openai_chat"
     _path = "/chat/completions"
@@ -100,8 +110,10 @@ class OpenAIChat(_OpenAI):
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
         count: bool = True,
+        sends_reasoning: bool = False,
     ) -> None:
         super().__init__(api_key=api_key, base_url=base_url, headers=headers, retry=retry)
+        self.sends_reasoning = sends_reasoning
         self._count = count
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -110,8 +122,41 @@ class OpenAIChat(_OpenAI):
 
 
 class OpenAIResponses(_OpenAI):
-    """The responses API. The message in `Completed` is `{"output": [items]}`."""
+    """The responses API. The message in `Completed` is `{"output": [items]}`.
+
+    Nothing is stored at the provider, so its reasoning must come sealed to be sent back. `seals` asks for
+    the seals with every request, or with none; left open, `seals_asked` decides. A request that says itself
+    what it wants included is sent as it is.
+    """
 
     shape = "openai_responses"
     _path = "/responses"
     _reply = ResponsesReply
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str = BASE_URL,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+        seals: bool | None = None,
+    ) -> None:
+        super().__init__(api_key=api_key, base_url=base_url, headers=headers, retry=retry)
+        self._seals = seals
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body = super()._body(request)
+        asked = seals_asked(self._endpoint.base_url, request.model) if self._seals is None else self._seals
+        return {"include": [SEALS], **body} if asked else body
+
+
+def seals_asked(base_url: str, model: str) -> bool:
+    """Whether sealed reasoning is to be asked for: at OpenAI's own address, of models known to reason.
+
+    OpenAI now gives the seals unasked (so says its SDK of `encrypted_content`), yet it did not always, and
+    without them the next request is refused; models that do not reason refuse to be asked ("Encrypted
+    content is not supported with this model"), and so may compatible servers. A model whose name is not
+    known is therefore not asked, and still gives them.
+    """
+    return urlsplit(base_url).hostname == urlsplit(BASE_URL).hostname and bool(_REASONS.match(model))

@@ -29,6 +29,7 @@ from stratalog.models.contract import Completed, Event, ReasoningDelta, Request,
 from stratalog.types import Usage
 
 IMAGE_TOKENS = 1_000
+_MEDIA = ("base64", "input_audio")
 
 
 class Gate:
@@ -124,8 +125,8 @@ class ScriptedModel:
     """Keeps `models.contract.Model`. With a `window`, a request over it by `count` raises
     `ModelInputTooLong`, and takes no step. `check` sees every request first and raises what it will.
 
-    `requests` are all that were made; `abandoned` the places among them of those whose stream was left
-    early."""
+    `requests` are all that were made, or the latest `keep` of them; `abandoned` the places in the order of
+    all of those whose stream was left early."""
 
     def __init__(
         self,
@@ -135,9 +136,12 @@ class ScriptedModel:
         window: int | None = None,
         count: Callable[[dict[str, Any]], int] | None = None,
         check: Callable[[Request], None] | None = None,
+        keep: int | None = None,
     ) -> None:
         self.shape: Shape = shape
         self.requests: list[Request] = []
+        self._made = 0
+        self._keep = keep
         self.abandoned: list[int] = []
         self._next = script if callable(script) else _taker(script)
         self._window = window
@@ -146,8 +150,9 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """See `models.contract.Model`. Raises `AssertionError` when the script has come to its end."""
-        place = len(self.requests)
+        place, self._made = self._made, self._made + 1
         self.requests.append(request)
+        keep_latest(self.requests, self._keep)
         if self._check is not None:
             self._check(request)
         asked = self._count(request.body)
@@ -204,6 +209,12 @@ def output_limit(body: dict[str, Any]) -> int:
         if isinstance(value, int):
             return value
     return 0
+
+
+def keep_latest(kept: list[Any], most: int | None) -> None:
+    """Takes out the earliest, so that at most so many are left; None is no limit."""
+    if most is not None:
+        del kept[: max(0, len(kept) - most)]
 
 
 def split(text: str, pieces: int) -> list[str]:
@@ -309,13 +320,18 @@ def _parsed(call: Call) -> Any:
         return call.args
 
 
-def _weight(value: Any) -> int:
-    if isinstance(value, str):
-        return IMAGE_TOKENS * 4 if value.startswith("data:") else len(value)
-    if isinstance(value, dict):
-        if value.get("type") in ("base64", "input_audio") or "file_data" in value:
-            return IMAGE_TOKENS * 4
-        return sum(len(key) + _weight(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return sum(map(_weight, value))
-    return 0
+def _weight(body: Any) -> int:
+    weight, left = 0, [body]
+    while left:  # no recursion: this is run on hundreds of kilobytes for every request of a long run
+        value = left.pop()
+        if isinstance(value, str):
+            weight += IMAGE_TOKENS * 4 if value.startswith("data:") else len(value)
+        elif isinstance(value, dict):
+            if value.get("type") in _MEDIA or "file_data" in value:
+                weight += IMAGE_TOKENS * 4
+            else:
+                weight += sum(map(len, value))
+                left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+    return weight

@@ -56,12 +56,22 @@ def sealed(text: str, name: str = "rs_1") -> Reasoning:
     return Reasoning(text=text, signature=name, redacted=f"sealed {text}")
 
 
+def searched(name: str, *, found: bool = False) -> Data:
+    """A block of Anthropic's own search: the call, or what it found."""
+    if found:
+        kind = "web_search_tool_result"
+        return Data(kind=kind, value={"type": kind, "tool_use_id": name, "content": []})
+    kind = "server_tool_use"
+    return Data(kind=kind, value={"type": kind, "id": name, "name": "web_search", "input": {}})
+
+
 thoughts = st.one_of(
     texts.map(lambda text: Reasoning(text=text)),
     texts.map(signed),
     st.just(Reasoning(redacted="opaque")),
     st.just(Reasoning(redacted="gAAAAABimported")),
 )
+searches = st.builds(searched, st.sampled_from(["srvtoolu_1", "srvtoolu_2", "call_1"]), found=st.booleans())
 media: st.SearchStrategy[Part] = st.sampled_from(
     [
         Image(media_type="image/png", data=PNG),
@@ -86,17 +96,19 @@ media: st.SearchStrategy[Part] = st.sampled_from(
 
 
 @st.composite
-def contents(draw: st.DrawFn, *, thinks: bool = False) -> Content:
+def contents(draw: st.DrawFn, others: st.SearchStrategy[Part] = media) -> Content:
+    """A text, or texts and other parts."""
     if draw(st.booleans()):
         return draw(texts)
     words = texts.map(lambda text: Text(text=text))
-    return tuple(draw(st.lists(st.one_of(words, thoughts if thinks else media), max_size=3)))
+    return tuple(draw(st.lists(st.one_of(words, others), max_size=3)))
 
 
 @st.composite
-def conversations(draw: st.DrawFn, *, most: int = 14) -> Entries:
-    """What an agent might have logged: messages, rounds of calls and most of their results, of any provider.
-    Not mended."""
+def conversations(draw: st.DrawFn, *, most: int = 14, searching: bool = False) -> Entries:
+    """What an agent might have logged: messages, rounds of calls and most of their results, of any provider;
+    with halves of searches that a provider made, when they are wanted. Not mended."""
+    said = contents(thoughts | searches if searching else thoughts)
     entries: list[Seen] = []
     for number in range(1, draw(st.integers(0, most)) + 1):
         match draw(st.integers(0, 5)):
@@ -104,11 +116,11 @@ def conversations(draw: st.DrawFn, *, most: int = 14) -> Entries:
                 entries.append(User(content=draw(contents()), seq=number))
             case 2:
                 response = draw(st.sampled_from(["", "r"])) and f"r{number}"
-                entries.append(Assistant(content=draw(contents(thinks=True)), response=response, seq=number))
+                entries.append(Assistant(content=draw(said), response=response, seq=number))
             case _:
                 response = draw(st.sampled_from(["", "r"])) and f"r{number}"
                 if draw(st.booleans()):
-                    content = draw(contents(thinks=True))
+                    content = draw(said)
                     entries.append(Assistant(content=content, response=response, seq=number))
                 calls = [
                     ToolCall(
@@ -132,7 +144,7 @@ def prompts(draw: st.DrawFn) -> Prompt:
     return Prompt(
         system=draw(st.sampled_from([(), ("Be kind.",), ("One.", " ", "Two.")])),
         summary=draw(st.sampled_from(["", "They talked."])),
-        entries=draw(conversations()),
+        entries=draw(conversations(searching=True)),
         tools=draw(st.sampled_from([(), (TOOL,)])),
         max_output=draw(st.sampled_from([0, 5, 500])),
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
 
-from context.shapes.conversations import PNG, prompts, sealed, signed
+from context.shapes.conversations import PNG, prompts, sealed, searched, signed, without_marks
+from stratalog.context.invariants import Seen
 from stratalog.context.shapes.anthropic import DEFAULT_MAX_OUTPUT, AnthropicShape
 from stratalog.context.shapes.calls import UNPARSED
 from stratalog.context.shapes.contract import Prompt, Tool
+from stratalog.testing.model_server import refusal_of
 from stratalog.types import (
     Assistant,
     Data,
@@ -23,6 +27,7 @@ from stratalog.types import (
 )
 
 SHAPE = AnthropicShape()
+ADD = Tool("add", "Adds.", {"type": "object"})
 MARK = {"type": "ephemeral"}
 
 
@@ -112,6 +117,27 @@ def test_marks(prompt: Prompt) -> None:
     assert all("cache_control" in listed[place]["content"][-1] for place in marked)
 
 
+def test_marks_move_and_nothing_else_does() -> None:
+    """Round after round the system, the tools and the messages before are the same bytes, but for one mark
+    that leaves a message; what one request marked last, where the provider wrote its cache, the next one
+    marks still, and finds."""
+    entries: list[Seen] = [User(content="q")]
+    bodies = []
+    for number in range(6):
+        prompt = Prompt(system=("Be kind.",), summary="They talked.", entries=tuple(entries), tools=(ADD,))
+        bodies.append(SHAPE.body(prompt))
+        call = ToolCall(call_id=f"c{number}", name="add", response=f"r{number}")
+        entries += [call, ToolResult(call_id=f"c{number}", content="3")]
+    mark = json.dumps({"cache_control": MARK})[1:-1]
+    for earlier, later in pairwise(bodies):
+        sent, then = earlier["messages"], later["messages"][: len(earlier["messages"])]
+        assert (earlier["system"], earlier["tools"]) == (later["system"], later["tools"])
+        assert without_marks(sent) == without_marks(then)
+        assert then[-1] == sent[-1]
+        gone = len(json.dumps(sent)) - len(json.dumps(then))
+        assert gone == (len(f", {mark}") if len(sent) > 1 else 0)
+
+
 def test_a_mark_of_a_part_does_not_count() -> None:
     """A part that was passed through loses a mark of its own, so that there are never more than four."""
     block = {
@@ -147,6 +173,40 @@ def test_reasoning_that_it_does_not_take() -> None:
     )
     body = SHAPE.body(Prompt(entries=(User(content="q"), Assistant(content=said))))
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Hi."}]
+
+
+def sent_of(*entries: Seen) -> list[list[str]]:
+    """The kinds of the blocks in each of the assistant's messages, of a request that the rules accept."""
+    body = SHAPE.body(Prompt(entries=(User(content="q"), *entries)))
+    assert refusal_of("anthropic", body) == ""
+    return [
+        [block["type"] for block in message["content"]]
+        for message in body["messages"]
+        if message["role"] == "assistant"
+    ]
+
+
+def test_the_providers_own_tools() -> None:
+    """A call and its result go together, even with another tool's result between; what lost its other half,
+    or has a foreign id, is left out, with the thinking that led to it."""
+    call, found, text = searched("srvtoolu_1"), searched("srvtoolu_1", found=True), Text(text="Hi.")
+    use, hits = "server_tool_use", "web_search_tool_result"
+    more = User(content="and?")
+    assert sent_of(Assistant(content=(call, found, text)), more) == [[use, hits, "text"]]
+    assert sent_of(Assistant(content=(call, text)), more) == [["text"]]
+    assert sent_of(Assistant(content=(found, text)), more) == [["text"]]
+    assert sent_of(Assistant(content=(found, call, text)), more) == [["text"]]
+    assert sent_of(Assistant(content=(call, text)), more, Assistant(content=(found, text))) == [["text"]] * 2
+    assert sent_of(Assistant(content=(call, found, found, text)), more) == [["text"]]
+    assert sent_of(Assistant(content=(signed("hm"), call)), more) == []
+    assert sent_of(Assistant(content=(searched("c"), searched("c", found=True), text))) == [["text"]]
+    # It paused: the request that lets it go on ends with the call.
+    assert sent_of(Assistant(content=(text, call))) == [["text", use]]
+    called = ToolCall(call_id="a", name="add", response="r")
+    round_ = (Assistant(content=(call,), response="r"), called, ToolResult(call_id="a", content="1"))
+    assert sent_of(*round_) == [[use, "tool_use"]]
+    assert sent_of(*round_, Assistant(content=(found, text))) == [[use, "tool_use"], [hits, "text"]]
+    assert sent_of(*round_, more) == [["tool_use"]]
 
 
 def test_results() -> None:
@@ -188,8 +248,8 @@ def test_documents() -> None:
 def test_a_reply() -> None:
     """Thinking shown and sealed, texts, calls, and blocks of the provider's own tools, in order; those blocks
     go back as they came."""
-    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     content = [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "redacted_thinking", "data": "opaque"},

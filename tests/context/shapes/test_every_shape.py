@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from context.shapes.conversations import (
     prompts,
     reply_in,
     sealed,
+    searches,
     signed,
 )
 from stratalog.context.invariants import ALL, WITHIN, Entries, Seen, mend, safe_cuts
@@ -30,7 +32,7 @@ from stratalog.context.shapes.table import SHAPES as TABLE
 from stratalog.models.contract import Shape
 from stratalog.testing.model_server import ModelServer, Strictness, refusal_of
 from stratalog.testing.scripted import Call, Reply
-from stratalog.types import Assistant, Content, Reasoning, Text, ToolCall, ToolResult, User
+from stratalog.types import Assistant, Content, Part, Reasoning, Text, ToolCall, ToolResult, Usage, User
 
 STRICT = Strictness(one_system=True)
 every_shape = pytest.mark.parametrize("shape", SHAPES)
@@ -66,6 +68,29 @@ def test_the_rules_accept_any_prompt(shape: Shape, prompt: Prompt) -> None:
 def test_the_rules_accept_any_soup(shape: Shape, entries: Entries) -> None:
     """Entries in any order are mended before they are sent."""
     assert refusal_of(shape, TABLE[shape].body(Prompt(entries=entries)), STRICT) == ""
+
+
+@settings(max_examples=250)
+@given(
+    st.lists(
+        st.sampled_from("qar").flatmap(lambda kind: st.tuples(st.just(kind), st.lists(searches, max_size=3))),
+        max_size=8,
+    )
+)
+def test_the_rules_accept_any_halves_of_searches(steps: list[tuple[str, list[Part]]]) -> None:
+    """Calls of a provider's own tools and their results, wherever they were logged: alone, twice, in another
+    round, beside other calls."""
+    entries: list[Seen] = []
+    for number, (kind, parts) in enumerate(steps):
+        if kind == "q":
+            entries.append(User(content="q"))
+            continue
+        entries.append(Assistant(content=tuple(parts), response=f"r{number}"))
+        if kind == "r":
+            entries.append(ToolCall(call_id=f"c{number}", name="add", response=f"r{number}"))
+            entries.append(ToolResult(call_id=f"c{number}", content="3"))
+    body = TABLE["anthropic"].body(Prompt(entries=tuple(entries)))
+    assert refusal_of("anthropic", body, STRICT) == ""
 
 
 @every_shape
@@ -193,6 +218,37 @@ def test_nothing_blank_is_sent(shape: Shape) -> None:
     assert [message["role"] for message in listed] == ["user"] * 3
     assert "hm" not in json.dumps(body)
     assert '""' not in json.dumps(body)
+
+
+@every_shape
+@pytest.mark.parametrize("content", ["", (), (Reasoning(text="hm"),), (Text(text=""),)])
+def test_an_assistant_of_nothing_is_no_message(shape: Shape, content: Content) -> None:
+    """One that says nothing, and stands for what its calls cost, is no message of its own: its calls are one,
+    and where it has none there is none."""
+    spent = Assistant(content=content, usage=Usage(input=5, output=1), response="r1")
+    call, result = ToolCall(call_id="c1", name="add", response="r1"), ToolResult(call_id="c1", content="3")
+    alone = msgspec.structs.replace(spent, response="r2")
+    entries = (
+        User(content="q"),
+        spent,
+        call,
+        result,
+        alone,
+        User(content="more"),
+        alone,
+        User(content="end"),
+    )
+    body = TABLE[shape].body(Prompt(entries=entries))
+    assert refusal_of(shape, body, STRICT) == ""
+    kinds = [message.get("role") or message["type"] for message in messages_of(shape, body)]
+    assert (
+        kinds
+        == {
+            "openai_chat": ["user", "assistant", "tool", "user", "user"],
+            "openai_responses": ["user", "function_call", "function_call_output", "user", "user"],
+            "anthropic": ["user", "assistant", "user", "user", "user"],
+        }[shape]
+    )
 
 
 # --- there and back ---

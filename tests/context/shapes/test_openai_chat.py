@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from context.shapes.conversations import signed
+from models.asking import ask, completed
+from stratalog.context.invariants import Seen
 from stratalog.context.shapes.calls import UNPARSED
 from stratalog.context.shapes.contract import Prompt, Tool
-from stratalog.context.shapes.openai_chat import OpenAIChatShape
+from stratalog.context.shapes.openai_chat import OpenAIChatShape, chat_messages
+from stratalog.context.shapes.table import SHAPES, shape_of
+from stratalog.models.contract import Request
+from stratalog.models.openai import OpenAIChat
+from stratalog.testing.model_server import ModelServer, Strictness, refusal_of
+from stratalog.testing.scripted import Call, Reply, ScriptedModel
 from stratalog.types import (
     Assistant,
     Audio,
@@ -134,3 +144,69 @@ def test_a_reply_in_parts_and_a_refusal() -> None:
         Assistant(content="No.", response="r", meta={"refusal": True})
     ]
     assert SHAPE.entries({"content": None}, "r") == []
+
+
+THINKING = Strictness(wants_reasoning=True)
+ROUND = (
+    User(content="Add."),
+    Assistant(content=(Reasoning(text="Two to add."), Reasoning(text="So."), signed("x")), response="r1"),
+    ToolCall(call_id="c1", name="add", response="r1"),
+    ToolResult(call_id="c1", content="3"),
+    ToolCall(call_id="c2", name="add", response="r2"),
+    ToolResult(call_id="c2", content="4"),
+    Assistant(content=(Reasoning(text="Done."), Text(text="7")), response="r3"),
+    User(content="Thanks."),
+    Assistant(content="Welcome."),
+    User(content="Bye."),
+)
+
+
+def test_reasoning_goes_back_where_it_is_wanted() -> None:
+    """With each message that has any, and empty with calls that have none; another provider's never. The
+    server that wants it takes that and nothing less; one that does not know the field refuses it."""
+    with_it = OpenAIChatShape(sends_reasoning=True).body(Prompt(entries=ROUND))
+    said = [message for message in with_it["messages"] if message["role"] == "assistant"]
+    thoughts = ["Two to add.\n\nSo.", "", "Done.", None]
+    assert [message.get("reasoning_content") for message in said] == thoughts
+    assert refusal_of("openai_chat", with_it, THINKING) == ""
+    assert "'reasoning_content' was unexpected" in refusal_of("openai_chat", with_it)
+    without = SHAPE.body(Prompt(entries=ROUND))
+    missing = "Missing `reasoning_content` field in the assistant message at message index 1."
+    assert refusal_of("openai_chat", without, THINKING) == missing
+    assert refusal_of("openai_chat", without) == ""
+
+
+def test_reasoning_is_sent_as_the_model_wants() -> None:
+    """The shape for a model follows what its adapter was told; the messages alone can be made so too."""
+    pytest.importorskip("openai", reason="the SDK `openai` is not installed")
+    prompt = Prompt(entries=ROUND)
+    plain = OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
+    wants = OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1", sends_reasoning=True)
+    assert shape_of(plain).body(prompt) == SHAPE.body(prompt)
+    assert shape_of(wants).body(prompt) == OpenAIChatShape(sends_reasoning=True).body(prompt)
+    assert chat_messages((), None, ROUND, sends_reasoning=True) == shape_of(wants).body(prompt)["messages"]
+    assert shape_of(ScriptedModel([], shape="anthropic")) is SHAPES["anthropic"]
+
+
+def test_a_round_with_a_server_that_wants_its_reasoning() -> None:
+    """Over HTTP: what the model thought before a call is sent back with it, and the request is taken."""
+    pytest.importorskip("openai", reason="the SDK `openai` is not installed")
+    replies = [
+        Reply(reasoning="Two to add.", calls=(Call("add", {"a": 1}),)),
+        Reply(calls=(Call("add"),)),
+        "3",
+    ]
+    entries: list[Seen] = [User(content="Add.")]
+    tool = Tool("add", "Adds.", {"type": "object"})
+    with ModelServer(replies, strict=THINKING) as server:
+        model = OpenAIChat(api_key="k", base_url=server.openai_url, sends_reasoning=True)
+        for number in range(len(replies)):
+            body = shape_of(model).body(Prompt(entries=tuple(entries), tools=(tool,)))
+            reply = completed(ask(model, Request(model="m", body=body)))
+            given = shape_of(model).entries(reply.message, f"r{number}")
+            entries += given
+            calls = [entry for entry in given if isinstance(entry, ToolCall)]
+            entries += [ToolResult(call_id=call.call_id, content="3") for call in calls]
+    assert server.refusals == []
+    sent = server.requests[-1].body["messages"]
+    assert [message.get("reasoning_content") for message in sent[1::2]] == ["Two to add.", ""]

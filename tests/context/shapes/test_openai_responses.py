@@ -71,13 +71,6 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_sealed_reasoning_is_asked_for_on_request() -> None:
-    """Models that do not reason refuse to be asked, so it is not the default."""
-    prompt = Prompt(entries=(User(content="q"),))
-    assert "include" not in SHAPE.body(prompt)
-    assert OpenAIResponsesShape(ask_seals=True).body(prompt)["include"] == ["reasoning.encrypted_content"]
-
-
 def test_reasoning_that_it_does_not_take() -> None:
     """Another provider's, one without a seal, and its own with nothing after it are left out; one that was
     imported without its id is sent without."""

@@ -5,24 +5,25 @@ from __future__ import annotations
 import pytest
 
 from context.shapes.conversations import sealed, signed
-from stratalog.context.shapes.reasoning import of_anthropic, of_openai
+from stratalog.context.shapes.reasoning import of_anthropic, of_chat, of_openai
 from stratalog.types import Reasoning
 
 
 @pytest.mark.parametrize(
-    ("part", "anthropic", "openai"),
+    ("part", "takers"),
     [
-        (signed("hm"), True, False),
-        (signed(""), True, False),
-        (Reasoning(redacted="opaque"), True, False),
-        (sealed("hm"), False, True),
-        (sealed(""), False, True),
-        (Reasoning(redacted="gAAAAx"), False, True),
-        (Reasoning(text="hm", redacted="gAAAAx"), False, True),
-        (Reasoning(text="hm"), False, False),
-        (Reasoning(), False, False),
+        (signed("hm"), "anthropic"),
+        (signed(""), "anthropic"),
+        (Reasoning(redacted="opaque"), "anthropic"),
+        (sealed("hm"), "openai"),
+        (sealed(""), "openai"),
+        (Reasoning(redacted="gAAAAx"), "openai"),
+        (Reasoning(text="hm", redacted="gAAAAx"), "openai"),
+        (Reasoning(text="hm"), "chat"),
+        (Reasoning(), ""),
     ],
 )
-def test_whose_it_is(part: Reasoning, anthropic: bool, openai: bool) -> None:
+def test_whose_it_is(part: Reasoning, takers: str) -> None:
     """Each form is one provider's at most."""
-    assert (of_anthropic(part), of_openai(part)) == (anthropic, openai)
+    takes = {"anthropic": of_anthropic, "openai": of_openai, "chat": of_chat}
+    assert [name for name, of in takes.items() if of(part)] == takers.split()

@@ -3,16 +3,19 @@
 The system's words and the summary are blocks of the `system` list. Cached up to are (at most four marks) the
 last of the system's own blocks, the summary, and the ends of the last two of the user's turns, so that what
 one request wrote the next one reads. Without those marks a prompt that goes on from another begins with the
-same bytes.
+same bytes, unless it gives up a call of the provider's own tools that the other left open. (A mark that moves
+on takes 37 bytes out of an earlier message; the provider's cache does not look at marks.)
 
 This shape has no place for: reasoning without Anthropic's own signature or seal, and signed reasoning that
-nothing follows (left out); blank texts (left out); white space at the end of a reply without calls; sounds
-(told in words); citations of a text. Arguments are an object, so others are put under a key. An image or a
-file by address is fetched by the provider; of files it takes PDF and text.
+nothing follows (left out); calls of the provider's own tools without their result, unless the turn goes on,
+results without their call, and both with a foreign id (left out); blank texts (left out); white space at the
+end of a reply without calls; sounds (told in words); citations of a text. Arguments are an object, so others
+are put under a key. An image or a file by address is fetched by the provider; of files it takes PDF and text.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from stratalog.context.invariants import Entries
@@ -53,16 +56,16 @@ _LONGEST_NAME = 128
 _MARK: Final = {"type": "ephemeral"}
 _THINKING = ("thinking", "redacted_thinking")
 _OWN_GIVEN = ("image", "document", "search_result", "container_upload")
-_OWN_SAID = (
-    "server_tool_use",
+_SERVER_USE = "server_tool_use"
+_SERVER_RESULTS = (
     "web_search_tool_result",
     "web_fetch_tool_result",
     "code_execution_tool_result",
     "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
-    "container_upload",
 )
+_SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+\Z")
 Blocks = list[dict[str, Any]]
 
 
@@ -142,7 +145,9 @@ def _system(prompt: Prompt) -> Blocks:
 def _messages(entries: Entries) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     ids = CallIds(_LONGEST_ID, safe=True, unique=True)
-    for message in messages(entries):
+    told = list(messages(entries))
+    served = _served(told)
+    for message in told:
         match message:
             case User():
                 blocks = _given(message.content) or [_text(NO_WORDS)]
@@ -150,7 +155,7 @@ def _messages(entries: Entries) -> list[dict[str, Any]]:
             case Results():
                 found.append({"role": "user", "content": [_result(each, ids) for each in message.results]})
             case Reply():
-                blocks = _reply(message, ids)
+                blocks = _reply(message, ids, served)
                 if blocks:
                     found.append({"role": "assistant", "content": blocks})
     return found
@@ -168,9 +173,41 @@ def _mark_turns(listed: list[dict[str, Any]]) -> None:
             return
 
 
-def _reply(reply: Reply, ids: CallIds) -> Blocks:
+def _served(told: list[User | Reply | Results]) -> frozenset[str]:
+    """The ids of the provider's own tools whose blocks it takes back: one call, and one result later in the
+    same round, which begins with a message of the user; in the last round the call alone too."""
+    called: set[str] = set()
+    open_calls: set[str] = set()
+    spoilt: set[str] = set()
+    for message in told:
+        if isinstance(message, User):
+            spoilt |= open_calls
+            open_calls.clear()
+        said = message.said if isinstance(message, Reply) else ()
+        for kind, name in (_server_block(part) for each in said for part in parts_of(each.content)):
+            if kind in _SERVER_RESULTS:
+                if name not in open_calls:
+                    spoilt.add(name)
+                open_calls.discard(name)
+            elif kind:
+                if name in called:
+                    spoilt.add(name)
+                called.add(name)
+                open_calls.add(name)
+    return frozenset(name for name in called - spoilt if _SERVER_ID.match(name))
+
+
+def _server_block(part: Part) -> tuple[str, str]:
+    """The kind of a block of the provider's own tools, and its id; "" for any other part."""
+    if not isinstance(part, Data) or not _own(part, (_SERVER_USE, *_SERVER_RESULTS)):
+        return "", ""
+    return part.kind, str(part.value.get("id" if part.kind == _SERVER_USE else "tool_use_id") or "")
+
+
+def _reply(reply: Reply, ids: CallIds, served: frozenset[str]) -> Blocks:
     """The assistant's blocks; none when nothing in it can be sent. Thinking does not come last."""
-    blocks = [block for said in reply.said for part in parts_of(said.content) for block in _said(part)]
+    parts = [part for said in reply.said for part in parts_of(said.content)]
+    blocks = [block for part in parts for block in _said(part, served)]
     if not reply.calls:
         while blocks and blocks[-1]["type"] in _THINKING:
             blocks.pop()
@@ -187,7 +224,7 @@ def _reply(reply: Reply, ids: CallIds) -> Blocks:
     ]
 
 
-def _said(part: Part) -> Blocks:
+def _said(part: Part, served: frozenset[str]) -> Blocks:
     match part:
         case Text():
             return [_text(part.text)] if part.text.strip() else []
@@ -195,7 +232,7 @@ def _said(part: Part) -> Blocks:
             return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
         case Reasoning() if of_anthropic(part):
             return [{"type": "redacted_thinking", "data": part.redacted}]
-        case Data() if _own(part, _OWN_SAID):
+        case Data() if _own(part, ("container_upload",)) or _server_block(part)[1] in served:
             return [_unmarked(part.value)]
         case Image() | Audio() | File():
             return [_text(not_shown(part))]

@@ -3,10 +3,14 @@
 One system message comes first, with the summary in it; each assistant message with calls is followed by
 exactly their results.
 
-This shape has no place for: reasoning (left out); a tool result's error flag, and its images (told in words);
-several texts in one reply (they become one, a blank line between); files other than PDF and text, sounds
-other than WAV and MP3, and any of them by address (told in words). Arguments that are no JSON object are put
-under a key, for compatible servers parse them.
+Reasoning is left out, unless the server wants its own back (`sends_reasoning`): then it goes with every
+message that has any, and empty with calls that have none. (DeepSeek, Kimi and GLM demand it while they call
+tools, and ignore it elsewhere; sent with every message, it leaves the bytes of earlier ones as they were.)
+
+This shape has no place for: reasoning with a provider's seal (left out); a tool result's error flag, and its
+images (told in words); several texts in one reply (they become one, a blank line between); files other than
+PDF and text, sounds other than WAV and MP3, and any of them by address (told in words). Arguments that are no
+JSON object are put under a key, for compatible servers parse them.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from stratalog.context.shapes.conversation import (
     system_block,
 )
 from stratalog.context.shapes.media import PDF, image, inline, link, not_shown, words_in
+from stratalog.context.shapes.reasoning import of_chat
 from stratalog.types import (
     Assistant,
     Audio,
@@ -57,11 +62,16 @@ _OWN = ("text", "image_url", "input_audio", "file")
 class OpenAIChatShape:
     """See `contract.ShapeOf`."""
 
+    def __init__(self, *, sends_reasoning: bool = False) -> None:
+        self._sends_reasoning = sends_reasoning
+
     def body(self, prompt: Prompt) -> dict[str, Any]:
         words, summary = system_block(prompt)
         block = "\n\n".join([*words, *([summary] if summary else [])])
         leading = [{"role": "system", "content": block}] if block else []
-        body: dict[str, Any] = {"messages": [*leading, *_messages(conversation(prompt))]}
+        body: dict[str, Any] = {
+            "messages": [*leading, *_messages(conversation(prompt), self._sends_reasoning)]
+        }
         if prompt.tools:
             body["tools"] = [
                 {"type": "function", "function": msgspec.structs.asdict(tool)} for tool in prompt.tools
@@ -87,18 +97,21 @@ class OpenAIChatShape:
 
 
 def chat_messages(
-    system: Iterable[System], summary: Compaction | None, entries: Iterable[Seen]
+    system: Iterable[System],
+    summary: Compaction | None,
+    entries: Iterable[Seen],
+    *,
+    sends_reasoning: bool = False,
 ) -> list[dict[str, Any]]:
-    """The messages of entries that are mended already. Reasoning is left out, for this shape has no place
-    for it."""
+    """The messages of entries that are mended already."""
     words = [entry.text for entry in system]
     if summary is not None:
         words.append(summary_words(summary.summary))
     leading = [{"role": "system", "content": "\n\n".join(words)}] if words else []
-    return [*leading, *_messages(entries)]
+    return [*leading, *_messages(entries, sends_reasoning)]
 
 
-def _messages(entries: Iterable[Seen]) -> list[dict[str, Any]]:
+def _messages(entries: Iterable[Seen], sends_reasoning: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     ids = CallIds(_LONGEST_ID)
     for message in messages(entries):
@@ -115,16 +128,21 @@ def _messages(entries: Iterable[Seen]) -> list[dict[str, Any]]:
                     for each in message.results
                 ]
             case Reply():
-                found += _reply(message, ids)
+                found += _reply(message, ids, sends_reasoning)
     return found
 
 
-def _reply(reply: Reply, ids: CallIds) -> list[dict[str, Any]]:
+def _reply(reply: Reply, ids: CallIds, sends_reasoning: bool) -> list[dict[str, Any]]:
     """The assistant's message; none when nothing in it can be sent."""
     words = "\n\n".join(filter(None, (_told(said.content) for said in reply.said)))
     if not words and not reply.calls:
         return []
     message: dict[str, Any] = {"role": "assistant", "content": words or None}
+    if sends_reasoning:
+        parts = (part for said in reply.said for part in parts_of(said.content))
+        thought = "\n\n".join(part.text for part in parts if isinstance(part, Reasoning) and of_chat(part))
+        if thought or reply.calls:
+            message["reasoning_content"] = thought
     if reply.calls:
         message["tool_calls"] = [_call(call, ids) for call in reply.calls]
     return [message]

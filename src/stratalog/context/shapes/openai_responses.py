@@ -60,11 +60,8 @@ Items = list[dict[str, Any]]
 
 
 class OpenAIResponsesShape:
-    """See `contract.ShapeOf`. `ask_seals` asks for sealed reasoning; the provider gives it unasked, older
-    servers do not, and models that do not reason refuse to be asked."""
-
-    def __init__(self, *, ask_seals: bool = False) -> None:
-        self._ask_seals = ask_seals
+    """See `contract.ShapeOf`. Whether the seals must be asked for depends on the server and the model: see
+    `models.openai.seals_asked`."""
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         words, summary = system_block(prompt)
@@ -78,8 +75,6 @@ class OpenAIResponsesShape:
             ]
         if prompt.max_output:
             body["max_output_tokens"] = max(_LEAST_OUTPUT, prompt.max_output)
-        if self._ask_seals:
-            body["include"] = ["reasoning.encrypted_content"]
         return body
 
     def entries(self, message: dict[str, Any], response: str) -> list[Assistant | ToolCall]:

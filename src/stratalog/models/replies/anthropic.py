@@ -78,6 +78,9 @@ class MessagesReply:
         for index, block in enumerate(content if isinstance(content, list) else ()):
             yield from self.take({"type": "content_block_start", "index": index, "content_block": block})
 
+    def rest(self) -> Iterator[Delta]:
+        yield from ()
+
     def completed(self, *, framed: bool) -> Completed:
         if not self._reason:
             raise cut()

@@ -30,6 +30,10 @@ class Reply(Protocol):
         """The same for a reply that came in one piece, from a server that does not stream."""
         ...
 
+    def rest(self) -> Iterator[Delta]:
+        """What was held back of the text, once the stream has ended and before `completed`."""
+        ...
+
     def completed(self, *, framed: bool) -> Completed:
         """The reply, once the stream has ended. `framed` says that its end was marked on the wire, so that
         a cut would have been seen. Raises `Faulted` when it was cut, or cannot be used."""

@@ -2,8 +2,9 @@
 
 Seen in the field and borne: usage in a chunk of its own or never; calls without an index, all with the
 index 0, or with the id and name repeated or empty in each piece; arguments as an object; reasoning as
-`reasoning_content` or `reasoning`; content that is null or a list of parts; no finish reason; a whole reply
-to a request to stream.
+`reasoning_content` or `reasoning`, or in tags at the beginning of the text (see `tagged`; in the message it
+is `reasoning_content`); content that is null or a list of parts; no finish reason; a whole reply to a request
+to stream.
 
 A reply that ends in order but gives no reason is taken when the end of its bytes was marked (so nothing was
 cut) and its calls are whole; its stop is then `other`, or `tools`.
@@ -20,6 +21,7 @@ from stratalog.ids import new_ulid
 from stratalog.models.contract import Completed, ReasoningDelta, TextDelta
 from stratalog.models.faults import Faulted, told
 from stratalog.models.replies.contract import Delta, cut, is_json, require, table, text, usage
+from stratalog.models.replies.tagged import Tagged
 
 Stop = Literal["end", "tools", "length", "refusal", "other"]
 
@@ -73,6 +75,7 @@ class ChatReply:
     def __init__(self, model: str) -> None:
         self._model = model
         self._id = ""
+        self._tagged = Tagged()
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: dict[str, list[str]] = {}
@@ -104,7 +107,12 @@ class ChatReply:
             reply = {**reply, "choices": moved}
         yield from self.take(reply)
 
+    def rest(self) -> Iterator[Delta]:
+        yield from self._kept(self._tagged.rest())
+
     def completed(self, *, framed: bool) -> Completed:
+        for _ in self.rest():
+            pass  # kept, if nobody asked for it
         words, refusal = "".join(self._text), "".join(self._refusal)
         if not self._finish and not self._ended_in_order(framed):
             raise cut()
@@ -157,8 +165,7 @@ class ChatReply:
         if isinstance(content, list):
             yield from self._parts(content)
         elif text(content):
-            self._text.append(text(content))
-            yield TextDelta(text(content))
+            yield from self._kept(self._tagged.take(text(content)))
         if text(delta.get("refusal")):
             self._refusal.append(delta["refusal"])
             yield TextDelta(delta["refusal"])
@@ -173,6 +180,7 @@ class ChatReply:
     def _thought(self, name: str, thought: str) -> Iterator[Delta]:
         if not thought:
             return
+        self._tagged.text_only()
         self._reasoning.setdefault(name, []).append(thought)
         # Some servers send the same thought under both names; it is kept under both and shown once.
         if name == next(iter(self._reasoning)):
@@ -185,8 +193,16 @@ class ChatReply:
                 for thought in inner:
                     yield from self._thought("reasoning_content", text(table(thought).get("text")))
             elif text(part.get("text")):
-                self._text.append(part["text"])
-                yield TextDelta(part["text"])
+                yield from self._kept(self._tagged.take(part["text"]))
+
+    def _kept(self, deltas: Iterator[Delta]) -> Iterator[Delta]:
+        """The deltas of the text, put where they belong in the message."""
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                self._text.append(delta.text)
+            else:
+                self._reasoning.setdefault(_REASONING[0], []).append(delta.text)
+            yield delta
 
     def _call(self, piece: dict[str, Any]) -> _Call:
         """The call that the piece belongs to: by its index unless id or name says that another one began,

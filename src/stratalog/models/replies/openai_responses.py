@@ -58,6 +58,9 @@ class ResponsesReply:
                 if words:
                     yield TextDelta(words)
 
+    def rest(self) -> Iterator[Delta]:
+        yield from ()
+
     def completed(self, *, framed: bool) -> Completed:
         if self._final is None:
             raise cut()

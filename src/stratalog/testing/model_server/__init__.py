@@ -6,18 +6,20 @@
 It speaks OpenAI's chat completions and responses and Anthropic's messages, streamed or whole, and says what
 its script says (see `steps`). Each request is checked first, by the rules of its API (`chat`, `responses`,
 `messages`, each with its `_rules`); one that breaks them, or is over the window, is refused with the
-provider's own error, and takes no step of the script. What came is kept in `requests`, byte for byte.
+provider's own error, and takes no step of the script. What came is kept in `requests`, byte for byte, or in
+a long run only the latest, and in `facts` what all of it comes to.
 """
 
 from stratalog.testing.model_server.dialect import Refused, Strictness
 from stratalog.testing.model_server.dialects import DIALECTS, refusal_of
 from stratalog.testing.model_server.server import ModelServer
-from stratalog.testing.model_server.steps import Break, Drop, Hang, Raw, Received, Refuse, ServerStep
+from stratalog.testing.model_server.steps import Break, Drop, Facts, Hang, Raw, Received, Refuse, ServerStep
 
 __all__ = [
     "DIALECTS",
     "Break",
     "Drop",
+    "Facts",
     "Hang",
     "ModelServer",
     "Raw",

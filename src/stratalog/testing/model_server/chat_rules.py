@@ -7,7 +7,8 @@ tool message that answers no call of the assistant message before it; a call tha
 next message that is no tool's; tools that are named badly or twice; a tool choice without that tool;
 numbers out of their range; over the window.
 
-`Strictness` adds what chat templates demand: one system message and that first, user and assistant in turn.
+`Strictness` adds what chat templates demand: one system message and that first, user and assistant in turn;
+and what DeepSeek's thinking models do: the reasoning of every message with calls.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def _check_messages(body: dict[str, Any], strict: Strictness) -> None:
         refuse("[] is too short - 'messages'", param="messages")
     open_calls: list[str] = []  # of the last assistant message, still to be answered
     answered: set[str] = set()
+    fields = _MESSAGE_FIELDS | {"reasoning_content"} if strict.wants_reasoning else _MESSAGE_FIELDS
     for place, message in enumerate(messages):
         at = f"messages.[{place}]"
         role = message.get("role") if isinstance(message, dict) else None
@@ -120,7 +122,7 @@ def _check_messages(body: dict[str, Any], strict: Strictness) -> None:
             supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
             what = f"Invalid value: {role!r}. Supported values are: {supported}."
             refuse(what, code="invalid_value", param=f"messages[{place}].role")
-        unknown = known_fields(message, _MESSAGE_FIELDS)
+        unknown = known_fields(message, fields)
         if unknown and not strict.unknown_fields:
             what = f"Additional properties are not allowed ('{unknown}' was unexpected) - 'messages.{place}'"
             refuse(what, code="unknown_parameter", param=f"messages[{place}].{unknown}")
@@ -143,6 +145,17 @@ def _check_messages(body: dict[str, Any], strict: Strictness) -> None:
         _check_content(message, role, at)
         if role == "assistant":
             open_calls = _calls(message, at)
+            if (
+                open_calls
+                and strict.wants_reasoning
+                and not isinstance(message.get("reasoning_content"), str)
+            ):
+                # The words: github.com/hotovo/aider-desk/issues/529; the rule: api-docs.deepseek.com,
+                # guides/thinking_mode, "tool calls".
+                refuse(
+                    f"Missing `reasoning_content` field in the assistant message at message index {place}.",
+                    code="invalid_request_error",
+                )
     if open_calls:
         _refuse_unanswered(open_calls, len(messages))
     if strict.one_system:

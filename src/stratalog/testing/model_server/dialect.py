@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -22,11 +22,16 @@ class Strictness(msgspec.Struct, frozen=True, kw_only=True):
 
     `one_system`: at most one system message, and it comes first. `alternate`: user and assistant take turns
     (where an API merges messages of one role, they no longer are merged). `unknown_fields`: fields of the
-    body that the API does not document are let pass."""
+    body that the API does not document are let pass. `wants_reasoning`: an assistant message with calls must
+    have its `reasoning_content`, as DeepSeek demands of its thinking models, Kimi and GLM likewise; without
+    this rule the field is not known, and refused. `no_reasoning`: the model does not reason, and refuses to
+    be asked for sealed reasoning."""
 
     one_system: bool = False
     alternate: bool = False
     unknown_fields: bool = False
+    wants_reasoning: bool = False
+    no_reasoning: bool = False
 
 
 class Refused(Exception):
@@ -135,10 +140,9 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def known_fields(body: dict[str, Any], known: Iterable[str]) -> str:
+def known_fields(body: dict[str, Any], known: Container[str]) -> str:
     """The first field of the body that is not known, or ""."""
-    fields = frozenset(known)
-    return next((name for name in body if name not in fields), "")
+    return next((name for name in body if name not in known), "")
 
 
 def data_url(url: object) -> bool:

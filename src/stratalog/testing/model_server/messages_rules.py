@@ -5,9 +5,10 @@ messages, or with fields that are not known; a first message that is not the use
 and assistant (the system prompt stands beside the messages); content that is empty or blank, and a last
 assistant message that ends in white space; a tool_use that the next message does not answer at its
 beginning; a tool_result that answers no tool_use of the message before; two of one id; a tool_use whose
-input is no object; tool blocks where no tools are given; thinking without its signature, with another's, or
-left out within a round of tools; more than four cache breakpoints; tools that are named badly or twice;
-numbers out of their range; over the window.
+input is no object; tool blocks where no tools are given; a block of the provider's own tools with a foreign
+id, a result without its call before it, and a call without its result outside the last round; thinking
+without its signature, with another's, left out within a round of tools, or last in a message; more than four
+cache breakpoints; tools that are named badly or twice; numbers out of their range; over the window.
 
 Consecutive messages of one role are one message, as the documentation says; `Strictness.alternate` refuses
 them.
@@ -26,11 +27,20 @@ _FIELDS = words(
     "model output_config service_tier speed stop_sequences stream system temperature thinking "
     "tool_choice tools top_k top_p"
 )
-_USER_BLOCKS = ("text", "image", "document", "search_result", "tool_result")
-_ASSISTANT_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
+_USER_BLOCKS = ("text", "image", "document", "search_result", "tool_result", "container_upload")
+_SERVER_RESULTS = words(
+    "web_search_tool_result web_fetch_tool_result code_execution_tool_result "
+    "bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result"
+)
+_ASSISTANT_BLOCKS = (
+    *("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "container_upload"),
+    *_SERVER_RESULTS,
+)
+_THINKING = ("thinking", "redacted_thinking")
 _RESULT_BLOCKS = ("text", "image", "document", "search_result")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
+_SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+\Z")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 Blocks = list[dict[str, Any]]
 
@@ -51,8 +61,10 @@ def check(body: dict[str, Any], strict: Strictness, memory: Memory) -> None:
         for index, block in enumerate(blocks):
             _check_block(block, role, f"messages.{place}.content.{index}")
     _check_pairs(turns, tools)
+    _check_server_tools(turns)
     _check_end(turns)
     _check_thinking(turns, body.get("thinking"), memory)
+    _check_last_blocks(turns)
     marks = _marks(body, turns)
     if marks > 4:
         refuse(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
@@ -132,6 +144,18 @@ def _check_block(block: Any, role: str, at: str) -> None:
                 refuse(f"{at}.tool_use.input: Input should be a valid dictionary")
         case "tool_result":
             _check_result(block, at)
+        case "server_tool_use":
+            # The words: github.com/decolua/9router/issues/3685, ding113/claude-code-hub/issues/470.
+            if not isinstance(block.get("id"), str) or not _SERVER_ID.match(block["id"]):
+                refuse(f"{at}.server_tool_use.id: String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'")
+            if not isinstance(block.get("name"), str):
+                refuse(f"{at}.server_tool_use.name: Field required")
+            if not isinstance(block.get("input"), dict):
+                refuse(f"{at}.server_tool_use.input: Input should be a valid dictionary")
+        case str() if kind in _SERVER_RESULTS:
+            for field in ("tool_use_id", "content"):
+                if block.get(field) is None:
+                    refuse(f"{at}.{kind}.{field}: Field required")
 
 
 def _check_text(block: dict[str, Any], at: str) -> None:
@@ -232,6 +256,39 @@ def _leading_results(blocks: Blocks) -> list[str]:
     return found
 
 
+def _check_server_tools(turns: list[tuple[str, Blocks]]) -> None:
+    """The provider's own tools: a result follows its call, in the same message or a later one of the round.
+    Only in the last round may a call still be without: the turn paused, or waits for other results too
+    (platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools). The words of the refusals:
+    github.com/anthropics/claude-code/issues/95406, AnswerDotAI/lisette/issues/108."""
+    asked: dict[str, tuple[int, str]] = {}  # calls without a result yet: their place and tool
+    for place, (role, blocks) in enumerate(turns):
+        if role == "user" and asked and not _leading_results(blocks):
+            call, (where, name) = next(iter(asked.items()))
+            refuse(
+                f"messages.{where}: `{name}` tool use with id `{call}` was found without a corresponding"
+                f" `{name}_tool_result` block"
+            )
+        for index, block in enumerate(blocks):
+            kind = block["type"]
+            if kind == "server_tool_use":
+                asked[block["id"]] = (place, block["name"])
+            elif kind in _SERVER_RESULTS and asked.pop(block["tool_use_id"], None) is None:
+                refuse(
+                    f"messages.{place}.content.{index}: unexpected `tool_use_id` found in `{kind}` blocks:"
+                    f" {block['tool_use_id']}. Each `{kind}` block must have a corresponding"
+                    " `server_tool_use` block before it."
+                )
+
+
+def _check_last_blocks(turns: list[tuple[str, Blocks]]) -> None:
+    """The words: github.com/tailcallhq/forgecode/issues/2107; sealed thinking too is refused
+    (NousResearch/hermes-agent/pull/16921)."""
+    for place, (role, blocks) in enumerate(turns):
+        if role == "assistant" and blocks and blocks[-1]["type"] in _THINKING:
+            refuse(f"messages.{place}: The final block in an assistant message cannot be `thinking`.")
+
+
 def _check_end(turns: list[tuple[str, Blocks]]) -> None:
     role, blocks = turns[-1]
     if role == "assistant" and blocks and blocks[-1]["type"] == "text":
@@ -251,7 +308,7 @@ def _check_thinking(turns: list[tuple[str, Blocks]], thinking: Any, memory: Memo
             continue
         first = blocks[0]["type"] if blocks else ""
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        if thinking["type"] == "enabled" and first not in ("thinking", "redacted_thinking"):
+        if thinking["type"] == "enabled" and first not in _THINKING:
             refuse(
                 f"messages.{place}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"
                 f" `{first}`. When `thinking` is enabled, a final `assistant` message must start with a"

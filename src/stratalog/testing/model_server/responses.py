@@ -1,4 +1,5 @@
-"""How OpenAI's responses reply."""
+"""How OpenAI's responses reply. Reasoning is sealed only when that is asked for, as it long was, and as it
+still is with compatible servers."""
 
 from __future__ import annotations
 
@@ -8,11 +9,9 @@ from typing import Any
 from stratalog.models.contract import Shape
 from stratalog.testing.model_server.chat import openai_error
 from stratalog.testing.model_server.dialect import Frame, Memory, Refused, Strictness, bearer
-from stratalog.testing.model_server.responses_rules import check
+from stratalog.testing.model_server.responses_rules import SEALS, check
 from stratalog.testing.scripted import Reply, message_of, split
 from stratalog.types import Usage
-
-_SEALED = "reasoning.encrypted_content"
 
 
 class Responses:
@@ -93,7 +92,7 @@ def _response(
     items = message_of(reply, "openai_responses")["output"]
     thought = next((item["id"] for item in items if item["type"] == "reasoning"), "")
     for item in items:
-        if item["type"] == "reasoning" and _SEALED not in (body.get("include") or ()):
+        if item["type"] == "reasoning" and SEALS not in (body.get("include") or ()):
             item["encrypted_content"] = None
         if item["type"] == "function_call" and thought:
             memory.thought[item["id"]] = thought

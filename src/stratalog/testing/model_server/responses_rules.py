@@ -4,8 +4,9 @@ Refused: a body without model or input, or with fields that are not known; an it
 known; content parts of the other side (`input_text` of the assistant, `output_text` of the user); a call
 without call_id, name or arguments; an output to no earlier call, or the second one; a call without an
 output; the same item id twice; reasoning that nothing follows; a call whose reasoning is left out;
-reasoning without its sealed content when nothing is stored; tools and numbers as in `chat`; over the
-window.
+reasoning without its sealed content when nothing is stored; things to include that are not known; sealed
+reasoning asked of a model that does not reason (`Strictness.no_reasoning`); tools and numbers as in `chat`;
+over the window.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ _FIELDS = words(
     "service_tier store stream stream_options temperature text tool_choice tools top_logprobs top_p "
     "truncation user"
 )
+SEALS = "reasoning.encrypted_content"
+_INCLUDES = words(
+    "code_interpreter_call.outputs computer_call_output.output.image_url file_search_call.results "
+    "message.input_image.image_url message.output_text.logprobs web_search_call.action.sources "
+    "web_search_call.results"
+) | {SEALS}
 _ROLES = ("assistant", "system", "developer", "user")
 
 
@@ -53,6 +60,12 @@ def check(body: dict[str, Any], strict: Strictness, memory: Memory) -> None:
             code="invalid_type",
             param="instructions",
         )
+    for place, wanted in enumerate(body.get("include") or ()):
+        if wanted not in _INCLUDES:
+            refuse(f"Invalid value: {wanted!r}.", code="invalid_value", param=f"include[{place}]")
+        if wanted == SEALS and strict.no_reasoning:
+            # The words: github.com/pydantic/pydantic-ai/issues/3326.
+            refuse("Encrypted content is not supported with this model.", param="include")
     given = body.get("input")
     if isinstance(given, list):
         _check_items(given, body, memory)

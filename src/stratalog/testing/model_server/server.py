@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from stratalog.testing.model_server.dialect import Dialect, Frame, Memory, Refused, Strictness
 from stratalog.testing.model_server.dialects import DIALECTS
 from stratalog.testing.model_server.http import Asked, Connection, Response, read_request
-from stratalog.testing.model_server.steps import Break, Drop, Hang, Raw, Received, Refuse, ServerStep
-from stratalog.testing.scripted import Reply, output_limit, rough_tokens
+from stratalog.testing.model_server.steps import Break, Drop, Facts, Hang, Raw, Received, Refuse, ServerStep
+from stratalog.testing.scripted import Reply, keep_latest, output_limit, rough_tokens
 from stratalog.types import Usage
 
 _PATIENCE = 10.0
@@ -24,9 +26,10 @@ class ModelServer:
     """A context manager; inside it the server answers at `openai_url` and `anthropic_url`.
 
     `script` is the steps in order, or a function from the request to its step, which runs in the server's
-    thread. `window` and `count` (of the parsed body) bound the input; `api_key`, when given, is asked for;
-    a request with another is refused in words that repeat it, as some servers do. An exception in the
-    script is raised on leaving.
+    thread. `window` and `count` (of the parsed body) bound the input, refused beyond as the API refuses it.
+    `keep` is how many of the latest requests are kept (None: all); `facts` are of all. `api_key`, when
+    given, is asked for; a request with another is refused in words that repeat it, as some servers do. An
+    exception in the script is raised on leaving.
     """
 
     def __init__(
@@ -37,8 +40,11 @@ class ModelServer:
         count: Callable[[dict[str, Any]], int] = rough_tokens,
         strict: Strictness | None = None,
         api_key: str = "",
+        keep: int | None = None,
     ) -> None:
         self.requests: list[Received] = []
+        self.facts = Facts()
+        self._keep = keep
         self.url = ""
         self._next = script if callable(script) else _taker(script)
         self._window = window
@@ -66,7 +72,7 @@ class ModelServer:
     @property
     def refusals(self) -> list[str]:
         """Why requests were refused by the rules, in order."""
-        return [request.refusal for request in self.requests if request.refusal]
+        return list(self.facts.refusals)
 
     def wait(self, condition: Callable[[], bool], timeout: float = _PATIENCE) -> None:
         """Blocks until the condition on this server holds; it is looked at whenever something happened.
@@ -142,6 +148,7 @@ class ModelServer:
             failure = None if answer.cancelled() else answer.exception()
             left = answer.cancelled() or isinstance(failure, ConnectionError)
             received.disconnected = left
+            self.facts.statuses[received.status] += 1
             if failure is not None and not left:
                 self._failures.append(failure)
             self._changed.notify_all()
@@ -163,8 +170,10 @@ class ModelServer:
     def _received(self, asked: Asked) -> Received:
         shape = next((shape for shape, dialect in DIALECTS.items() if dialect.path == asked.path), None)
         with self._changed:
-            received = Received(len(self.requests), shape, asked.path, asked.headers, asked.raw)
+            received = Received(self.facts.requests, shape, asked.path, asked.headers, asked.raw)
+            self.facts.came(len(asked.raw))
             self.requests.append(received)
+            keep_latest(self.requests, self._keep)
             self._changed.notify_all()
         return received
 
@@ -175,6 +184,7 @@ class ModelServer:
             self._check(received, asked, dialect)
         except Refused as refusal:
             received.refusal, received.status = refusal.message, refusal.status
+            self.facts.refusals.append(refusal.message)
             body = dialect.error(refusal.status, refusal.message, refusal.code, refusal.param)
             await response.whole(refusal.status, _headers(received), body)
             return True
@@ -198,12 +208,13 @@ class ModelServer:
         if not key or (self._api_key and key != self._api_key):
             raise Refused(f"Incorrect API key provided: {key}.", status=401)
         try:
-            body = json.loads(asked.raw)
+            body = msgspec.json.decode(asked.raw)
         except ValueError as error:
             raise Refused("We could not parse the JSON body of your request.") from error
         if not isinstance(body, dict):
             raise Refused("The body of the request is not a JSON object.")
         received.body, received.tokens = body, self._count(body)
+        self.facts.counted(received.tokens)
         dialect.check(body, asked.headers, self._strict, self._memory)
         output = output_limit(body)
         if self._window is not None and received.tokens + output > self._window:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -83,3 +84,29 @@ class Received:
     def __repr__(self) -> str:
         refusal = f", {self.refusal}" if self.refusal else ""
         return f"Received({self.number}, {self.path}, {self.status}{refusal})"
+
+
+class Facts:
+    """What all requests come to, whether they are kept or not.
+
+    `requests` counts them; `size` and `largest` are the bytes of their bodies, in all and in one, `tokens`
+    and `most_tokens` what the server's counter made of them; `statuses` counts the answers by their status
+    (0 for none); `refusals` are the reasons of those that the rules refused, in order."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.size = 0
+        self.largest = 0
+        self.tokens = 0
+        self.most_tokens = 0
+        self.statuses: Counter[int] = Counter()
+        self.refusals: list[str] = []
+
+    def came(self, size: int) -> None:
+        self.requests += 1
+        self.size += size
+        self.largest = max(self.largest, size)
+
+    def counted(self, tokens: int) -> None:
+        self.tokens += tokens
+        self.most_tokens = max(self.most_tokens, tokens)
