@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine": (*LEAVES, "log", "sessions", "tokens", "models", "context", "memory", "recall"),
     "": (*LEAVES, "engine"),  # stratalog/__init__.py, the library's front door
     "aio": ("engine",),  # the same for asyncio
+    "agent": ("engine", "models"),  # and for turns that run a model
     "interop": (*LEAVES, "engine"),
     "surfaces": (*LEAVES, "engine", "interop", "demo", ""),
     "surfaces.cli": (*LEAVES, "engine", "interop", "demo", "", "surfaces"),  # starts the other surfaces
@@ -48,6 +49,7 @@ APART = ("surfaces",)
 ADAPTERS: dict[str, str] = {
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
     "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
+    "src/stratalog/surfaces/cli/loading.py": "what runs a model, and line editing, loaded by what uses them",
     "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",
 }
 

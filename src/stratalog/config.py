@@ -1,14 +1,15 @@
 """Settings: `stratalog.toml` in the data directory, and `agent.toml` beside an agent's sessions over it.
 
-Both are flat TOML with the fields of `Settings`; what is not said keeps its default. A field that does not
-exist is an error that names the file, so that a slip of the pen is not silently without effect.
+Both are TOML with the fields of `Settings`; what is not said keeps its default, in a table too. A field that
+does not exist is an error that names the file, so that a slip of the pen is not silently without effect.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +18,60 @@ from stratalog.errors import InvalidConfig
 FILE = "stratalog.toml"
 AGENT_FILE = "agent.toml"
 _HINT = "docs/configuration.md lists every setting"
+_OF_THE_LOG = ("store", "sync", "blob_threshold")
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a context is shared out, in tokens; None is no limit of its own.
+
+    `soft` is where whole oldest turns begin to be left out, down to the newest `keep_turns`; past what a
+    model's window allows, `over` says whether to degrade to what fits or to raise. A section over its own
+    limit is shortened where it may be (memory blocks, the summary, recent turns, recalled records), and an
+    error where it may not (the system's words, the new message). `tool_result` is for one result, which is
+    shown shortened past it.
+    """
+
+    soft: int | None = None
+    keep_turns: int = 2
+    over: Literal["degrade", "raise"] = "degrade"
+    system: int | None = None
+    memory: int | None = 4_000
+    summary: int | None = None
+    recent: int | None = None
+    recalled: int | None = 2_000
+    message: int | None = None
+    tool_result: int = 8_000
+
+
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When and how far a session is compacted; None is what `preset` says. `trigger` and `target` are parts
+    of the window, `cap` tokens. `summariser` is the model that is asked, written as `model`; "" for the one
+    that answers, `extractive` for none."""
+
+    preset: str = "default"
+    trigger: float | None = None
+    target: float | None = None
+    cap: int | None = None
+    keep_turns: int | None = None
+    keep_messages: int | None = None
+    summariser: str = ""
+
+
+class IdleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sessions of which nothing was said for `after` seconds and of which a model would see more than
+    `messages` messages are compacted down to the last `keep_messages`."""
+
+    after: float = 600.0
+    messages: int = 100
+    keep_messages: int = 20
+
+
+class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a session that continues another inherits, by the seconds since that was last written to: up to
+    `history` all of it, up to `summary` its summary, later its working memory alone."""
+
+    history: float = 1_800.0
+    summary: float = 86_400.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +81,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `lock_deadline` is how long a turn may hold its session; `idle_ttl` how long an unused session stays in
     memory; `restart_window` how long a restart of a busy session may be confirmed; `title_length` in
     characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
+
+    `model` is `provider:name`, `base_url` and `api_key_env` where it is and which variable holds its key;
+    `windows` is said over the table of models' windows; `max_output` bounds one reply, `silence` is how long
+    a model may say nothing, `model_calls` how often it is called in one turn. `working_memory_limit` bounds
+    what an agent keeps in its dictionary.
     """
 
     store: Literal["jsonl", "sqlite"] = "jsonl"
@@ -36,6 +96,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     restart_window: float = 30.0
     title_length: int = 40
     context_budget: int = 8_000
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    windows: dict[str, int | dict[str, int]] = {}
+    max_output: int = 4_096
+    silence: float = 120.0
+    model_calls: int = 50
+    working_memory_limit: int = 16_384
+    budget: BudgetSettings = BudgetSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    idle: IdleSettings = IdleSettings()
+    continuing: ContinueSettings = ContinueSettings()
+
+
+_Table: TypeAlias = dict[str, Any]
 
 
 def load_settings(data: Path) -> Settings:
@@ -47,15 +122,15 @@ def agent_settings(base: Settings, agent_dir: Path) -> Settings:
     """`base` with what the agent's own file says. Raises `InvalidConfig`."""
     path = agent_dir / AGENT_FILE
     own = _table(path)
-    for name in ("store", "sync", "blob_threshold"):
+    for name in _OF_THE_LOG:
         if name in own:
             raise InvalidConfig(
                 f"`{name}` cannot be set for one agent", path=str(path), hint=f"set it in {FILE}"
             )
-    return _checked({**msgspec.structs.asdict(base), **own}, path)
+    return _checked(_over(_plain(base), own), path) if own else base
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _table(path: Path) -> _Table:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -69,12 +144,37 @@ def _table(path: Path) -> dict[str, Any]:
     return dict(table)
 
 
-def _checked(table: dict[str, Any], path: Path) -> Settings:
+def _plain(settings: Settings) -> _Table:
+    plain = msgspec.to_builtins(settings)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> _Table:
+    """`base` with what `own` says, in tables too."""
+    merged = dict(base)
+    for name, value in own.items():
+        below = merged.get(name)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _over(below, value)
+        merged[name] = value
+    return merged
+
+
+def _checked(table: _Table, path: Path) -> Settings:
     try:
         settings = msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
         raise InvalidConfig(f"a setting is wrong: {error}", path=str(path), hint=_HINT) from error
-    for name, value in msgspec.structs.asdict(settings).items():
-        if isinstance(value, int | float) and not 0 < value < math.inf:
+    for name, value in _numbers(_plain(settings)):
+        if not 0 < value < math.inf:
             raise InvalidConfig(f"`{name}` must be a number above 0", path=str(path), hint=_HINT)
     return settings
+
+
+def _numbers(table: _Table, prefix: str = "") -> Iterator[tuple[str, int | float]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", value

@@ -5,7 +5,9 @@
     │   ├── InvalidKey              an id that cannot name a session
     │   ├── InvalidEntry            an entry that cannot be stored as it is
     │   ├── InvalidConfig           a configuration file or value
-    │   └── ImportFailed            a transcript that cannot be read
+    │   ├── ImportFailed            a transcript that cannot be read
+    │   ├── Ambiguous               a name that could be that of several sessions
+    │   └── WorkingMemoryFull       more than an agent's dictionary, or its pinned facts, may have
     ├── NotFound                no such session, entry or turn
     ├── Conflict                somebody else's state stands in the way; nothing was written
     │   ├── SessionBusy             another turn holds the session
@@ -64,6 +66,14 @@ class InvalidConfig(InvalidInput):
 
 
 class ImportFailed(InvalidInput):
+    pass
+
+
+class Ambiguous(InvalidInput):
+    pass
+
+
+class WorkingMemoryFull(InvalidInput):
     pass
 
 

@@ -162,8 +162,8 @@ class Compaction(Entry, frozen=True, kw_only=True, tag="compaction"):
 
     `first_kept` is the id of the entry from which on all are still seen ("": all after the last one covered,
     or after this one); `kept` are the ids of those before it that are seen too. `covers` names the first and
-    last entry that the summary stands for. `working_memory` is the state at this point, so that a fold may
-    start here. `by` is the model that wrote it, or `extractive`.
+    last entry that the summary stands for. `working_memory` is the state at this point, for a log that begins
+    here. `by` is the model that wrote it, or `extractive`.
     """
 
     summary: str
@@ -210,7 +210,7 @@ class TurnEnd(Entry, frozen=True, kw_only=True, tag="turn_end"):
 
 
 class Note(Entry, frozen=True, kw_only=True, tag="note"):
-    """Something worth keeping that no model sees: `kind` says what (import, fork, repair, …)."""
+    """Something worth keeping: `kind` says what (import, fork, restart, …). A model sees those of `fact`."""
 
     kind: str
     text: str = ""

@@ -57,7 +57,7 @@ def test_the_console_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def test_there_are_blocks_to_run() -> None:
-    """The README shows the library twice and the command line once."""
+    """The README shows the library three times and the command line once."""
     languages = [block.language for block in blocks(pages()[0])]
-    assert languages.count("python") == 2
+    assert languages.count("python") == 3
     assert languages.count("console") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,18 +36,28 @@ def test_every_command_is_documented(name: str) -> None:
         assert parameter.help, shown
 
 
-@pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
-def test_every_setting_is_documented_with_its_default(field: msgspec.structs.FieldInfo) -> None:
-    """docs/configuration.md has a row for each field of `Settings`, with the default of today."""
-    default = msgspec.json.encode(field.default).decode()
-    assert f"| `{field.name}` | `{default}` | " in CONFIGURATION
+def settings(kind: type[msgspec.Struct] = Settings, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each setting, with its table before it, and its default as it is documented."""
+    for field in msgspec.structs.fields(kind):
+        default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+        if isinstance(default, msgspec.Struct):
+            yield from settings(type(default), f"{prefix}{field.name}.")
+        else:
+            shown = "none" if default is None else msgspec.json.encode(default).decode()
+            yield prefix + field.name, shown
+
+
+@pytest.mark.parametrize(("name", "default"), list(settings()), ids=[name for name, _ in settings()])
+def test_every_setting_is_documented_with_its_default(name: str, default: str) -> None:
+    """docs/configuration.md has a row for each setting, those in tables too, with the default of today."""
+    assert f"| `{name}` | `{default}` | " in CONFIGURATION
 
 
 def test_no_setting_is_documented_that_is_not_there() -> None:
-    """Each row of the table of settings is a field."""
-    table = CONFIGURATION.partition("| setting |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-    assert rows == [field.name for field in msgspec.structs.fields(Settings)]
+    """The rows of the tables of settings are the settings, in their order."""
+    tables = [part.partition("\n\n")[0] for part in CONFIGURATION.split("| setting |")[1:]]
+    rows = [row for table in tables for row in re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)]
+    assert rows == [name for name, _ in settings()]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

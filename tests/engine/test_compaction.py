@@ -17,6 +17,7 @@ from models.test_extractive import FACTS
 from stratalog.config import Settings
 from stratalog.engine.compaction import (
     Compacted,
+    Looked,
     Nothing,
     Policy,
     compact,
@@ -103,7 +104,7 @@ def test_one_entry_says_what_was_done(chat: Session) -> None:
     """The entry has the range, the tokens before and after, who wrote it and the working memory; what was
     there before is as it was, and the view is the summary and what was kept."""
     talk(chat, 40)
-    chat.append(WorkingMemory(op="set", key="branch", value="main"))
+    chat.append(WorkingMemory(op="set", key="branch", value="main", meta={"by": "model"}))
     before = raw(chat)
     made = done(compact_now(chat, policy=SMALL))
     assert raw(chat) == [*before, made.entry]
@@ -329,7 +330,9 @@ def test_in_a_running_turn_under_its_fence(chat: Session) -> None:
     with chat.turn("Look at everything.") as turn:
         for number in range(20):
             turn.result(turn.call("read", {"n": number}), f"file {number} " + "line " * 300)
-            result = asyncio.run(compact(chat, policy=SMALL, fence=turn.fence, fixed=200))
+            result = asyncio.run(
+                compact(chat, policy=SMALL, fence=turn.fence, looked=Looked(chat.view(), fixed=200))
+            )
             context = turn.context(100_000)
             assert context.tokens + 200 < SMALL.window
             assert context.entries[-1].turn == turn.id
@@ -366,7 +369,7 @@ def test_stuck_twice_is_an_error_until_something_is_said(chat: Session) -> None:
     policy = Policy(window=32_000)
 
     def tried() -> Compacted | Nothing:
-        return asyncio.run(compact(chat, policy=policy, fixed=29_000))
+        return asyncio.run(compact(chat, policy=policy, looked=Looked(chat.view(), fixed=29_000)))
 
     first = tried()
     assert isinstance(first, Nothing)

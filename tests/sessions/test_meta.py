@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 
 from stratalog.ids import new_ulid
 from stratalog.sessions.meta import (
+    FACT,
     FORK,
     RESTART,
     UNTITLED,
+    Frozen,
     SessionMeta,
     advance,
     clean_title,
     decode_meta,
     encode_meta,
+    short_meta,
     title_from,
 )
 from stratalog.types import (
@@ -37,6 +40,24 @@ from stratalog.types import (
 )
 
 KEY = "local/a:cli:me"
+# As version 1 wrote it, which knew no facts and lost changes to compactions.
+OLD = b"""{
+  "v": 1,
+  "key": "local/a:cli:me",
+  "title": "Plan my week",
+  "title_by": "first",
+  "pinned": false,
+  "created_at": 1767225600000,
+  "updated_at": 1767225600003,
+  "messages": 2,
+  "seq": 9,
+  "last": "01KDVDNA030EAJRMHM10SG25BA",
+  "system": [],
+  "generation": 1,
+  "forked_from": "",
+  "working_memory": {"task": "old"}
+}
+"""
 FAMILY = "👨‍👩‍👧‍👦"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
 
@@ -175,17 +196,92 @@ def test_a_restart_keeps_title_pin_and_times() -> None:
     assert (after.messages, after.working_memory, after.system, after.generation) == (0, {}, (), 2)
 
 
+def change(op: Any, key: str = "", value: Any = None) -> WorkingMemory:
+    return WorkingMemory(op=op, key=key, value=value)
+
+
+def fact(text: str, wanted: object = True) -> Note:
+    return Note(kind=FACT, text=text, data={"pinned": wanted})
+
+
 def test_working_memory_is_folded() -> None:
-    """Set, delete and clear act in order; a compaction's own copy is where the fold goes on."""
-
-    def change(op: Any, key: str = "", value: Any = None) -> WorkingMemory:
-        return WorkingMemory(op=op, key=key, value=value)
-
+    """Set, delete and clear act in order, and what is set again comes last."""
     meta = fold(change("set", "a", 1), change("set", "b", [2]), change("delete", "a"), change("delete", "zz"))
     assert meta.working_memory == {"b": [2]}
-    assert fold(Compaction(summary="s", working_memory={"c": 3}), start=meta).working_memory == {"c": 3}
-    assert fold(Compaction(summary="s"), start=meta).working_memory == {"b": [2]}
     assert fold(change("clear"), start=meta).working_memory == {}
+    again = fold(change("set", "c", 3), change("set", "b", 4), start=meta)
+    assert list(again.working_memory.items()) == [("c", 3), ("b", 4)]
+
+
+def test_a_change_between_a_snapshot_and_its_compaction_is_not_lost() -> None:
+    """A compaction that was written after a change it did not know of takes nothing of the change away."""
+    before = fold(change("set", "task", "old"))
+    snapshot = before.working_memory
+    late = fold(change("set", "task", "new"), change("set", "more", 1), start=before)
+    compacted = fold(Compaction(summary="s", working_memory=snapshot), start=late)
+    assert compacted.working_memory == {"task": "new", "more": 1}
+    assert compacted.frozen.working_memory == {"task": "new", "more": 1}
+    first = fold(change("set", "first", 1), Compaction(summary="s", working_memory={}))
+    assert first.working_memory == {"first": 1}
+    gone = fold(change("clear"), Compaction(summary="s", working_memory={"task": "old"}), start=before)
+    assert gone.working_memory == {}
+
+
+def test_a_log_that_begins_with_a_compaction_has_its_working_memory() -> None:
+    """Where no change was seen since the history began, what a compaction says counts, also a later one."""
+    meta = fold(User(content="x"), Compaction(summary="s", working_memory={"c": 3}))
+    assert (meta.working_memory, meta.frozen.working_memory) == ({"c": 3}, {"c": 3})
+    assert fold(Compaction(summary="s"), start=meta).working_memory == {"c": 3}
+    assert fold(Compaction(summary="s", working_memory={"d": 4}), start=meta).working_memory == {"d": 4}
+    then = fold(change("set", "e", 5), Compaction(summary="s", working_memory={"d": 4}), start=meta)
+    assert then.working_memory == {"c": 3, "e": 5}
+    anew = fold(Note(kind=RESTART), Compaction(summary="s", working_memory={"f": 6}), start=then)
+    assert anew.working_memory == {"f": 6}
+
+
+def test_facts_are_pinned_once_and_in_order() -> None:
+    """A fact stands where it was pinned first, until it is taken off; broken notes are none."""
+    meta = fold(
+        fact("tea"), fact("cats"), fact("tea"), fact("Bergen"), fact("cats", False), fact("none", False)
+    )
+    assert meta.facts == ("tea", "Bergen")
+    assert fold(fact("cats"), start=meta).facts == ("tea", "Bergen", "cats")
+    broken = (
+        fact("x", "yes"),
+        fact("x", 1),
+        fact(""),
+        Note(kind=FACT, text="x"),
+        Note(kind=FACT, text="x", data=[True]),
+        Note(kind="other", text="x", data={"pinned": True}),
+    )
+    assert fold(*broken, start=meta).facts == ("tea", "Bergen")
+
+
+def test_what_is_frozen_changes_only_at_a_compaction() -> None:
+    """It is working memory and facts as they were there: empty before, and the same until the next one."""
+    before = fold(change("set", "a", 1), fact("tea"))
+    assert before.frozen == Frozen()
+    at = fold(Compaction(summary="s"), start=before)
+    assert at.frozen == Frozen(working_memory={"a": 1}, facts=("tea",))
+    after = fold(change("set", "b", 2), change("delete", "a"), fact("tea", False), fact("cats"), start=at)
+    assert after.frozen == at.frozen
+    assert (after.working_memory, after.facts) == ({"b": 2}, ("cats",))
+    assert fold(Compaction(summary="s"), start=after).frozen == Frozen(
+        working_memory={"b": 2}, facts=("cats",)
+    )
+
+
+def test_a_restart_clears_what_was_kept_in_mind_and_a_fork_does_not() -> None:
+    """After a restart there is no memory, no fact and nothing frozen; a fork's note changes none of them."""
+    before = fold(change("set", "a", 1), fact("tea"), Compaction(summary="s"))
+    forked = fold(Note(kind=FORK, data={"parent": "local/a:b:c"}), start=before)
+    assert (forked.working_memory, forked.facts, forked.frozen) == (
+        before.working_memory,
+        before.facts,
+        before.frozen,
+    )
+    after = fold(Note(kind=RESTART), start=before)
+    assert (after.working_memory, after.facts, after.frozen, after.remembers) == ({}, (), Frozen(), False)
 
 
 def test_a_fork_knows_its_parent() -> None:
@@ -197,8 +293,13 @@ def test_a_fork_knows_its_parent() -> None:
 def test_the_file_says_what_the_meta_says() -> None:
     """Writing and reading meta.json gives the same meta, for any text."""
     meta = fold(
-        User(content=f"{FAMILY} 好 \U0001f3f4"), WorkingMemory(op="set", key="k", value={"x": [1.5, None]})
+        User(content=f"{FAMILY} 好 \U0001f3f4"),
+        WorkingMemory(op="set", key="k", value={"x": [1.5, None]}),
+        fact("tea"),
+        Compaction(summary="s"),
     )
+    assert meta.frozen.facts == ("tea",)
+    assert msgspec.json.decode(short_meta(meta), type=SessionMeta) == meta
     assert decode_meta(encode_meta(meta), KEY) == meta
     assert encode_meta(meta).endswith(b"\n")
     assert fold(User(content="[channel: a] [x: y]"), length=1).title == UNTITLED
@@ -213,10 +314,11 @@ def test_the_file_says_what_the_meta_says() -> None:
         b"[]",
         b'{"key": "local/a:cli:me", "seq": "many"}',
         b'{"key": "local/a:cli:me", "v": 99}',
+        OLD,
         b'{"key": "local/a:cli:other"}',
         b"\xff\xfe",
     ],
 )
-def test_a_file_that_is_damaged_foreign_or_newer_is_not_believed(data: bytes) -> None:
+def test_a_file_that_is_damaged_foreign_or_of_another_version_is_not_believed(data: bytes) -> None:
     """What is not this session's meta in this form counts as no meta at all."""
     assert decode_meta(data, KEY) is None

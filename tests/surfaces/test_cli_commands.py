@@ -220,9 +220,9 @@ def test_context_messages_is_an_openai_request(imported: Path) -> None:
 
 def test_a_budget_that_is_too_small_is_exit_code_2(imported: Path) -> None:
     """It says which part cannot fit."""
-    result = cli("context", "7c1f", "--budget", 20, data=imported)
+    result = cli("context", "7c1f", "--budget", 3, data=imported)
     assert result.exit_code == 2
-    assert "the summary cannot fit" in result.stderr
+    assert "the new message cannot fit" in result.stderr
     assert "hint: give a larger budget" in result.stderr
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
+
 from stratalog import Stratalog
-from stratalog.types import Compaction, User
+from stratalog.testing.model_server import ModelServer, Refuse
+from stratalog.types import Assistant, Compaction, User
 from surfaces.conftest import CHAT
 from surfaces.terminals import cli, cli_json
 
@@ -20,6 +24,7 @@ KEYS = {
     "first_kept",
     "kept",
     "by",
+    "stood_in",
     "reason",
 }
 
@@ -84,7 +89,75 @@ def test_wrong_uses(small: Path) -> None:
     assert cli("compact", "beta", "--preset", "generous", data=small).exit_code == 2
     assert cli("compact", "beta", "--window", "0", data=small).exit_code == 2
     assert cli("compact", "nobody", data=small).exit_code == 3
+    assert cli("compact", data=small).exit_code == 2
+    for more in (["beta"], ["--dry-run"], ["--window", "9000"], ["--preset", "default"]):
+        assert cli("compact", "--idle", *more, data=small).exit_code == 2
+    assert cli("compact", "beta", "--model", "nobody:x", data=small).exit_code == 2
     with Stratalog(small) as memory, memory.session("helper:cli:beta").turn("wait") as turn:
         assert cli("compact", "beta", data=small).exit_code == 4
         assert cli("compact", "beta", "--dry-run", data=small).exit_code == 0
         turn.reply("yes")
+
+
+def test_the_settings_say_how(data: Path) -> None:
+    """Without options the model's window and what is kept are those of the settings."""
+    text = 'model = "openai:mine"\n[windows]\nmine = 20000\n[compaction]\ntrigger = 0.5\nkeep_turns = 1\n'
+    (data / "stratalog.toml").write_text(text)
+    said = cli_json("compact", CHAT[:8], "--dry-run", data=data)
+    assert said["trigger"] <= 10_000
+    kept = cli_json("compact", CHAT[:8], "--dry-run", "--preset", "default", data=data)
+    assert kept["entries"] < said["entries"], "a preset is taken as it is"
+    assert kept["trigger"] > said["trigger"]
+
+
+SUMMARY = "The parcels are late on Mondays, and the time zone was at fault."
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_a_model_writes_the_summary(data: Path, monkeypatch: pytest.MonkeyPatch, option: bool) -> None:
+    """`--model`, or else the settings' summariser, is asked, and named in the log."""
+    with ModelServer([SUMMARY] * 9) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        if not option:
+            (data / "stratalog.toml").write_text('[compaction]\nsummariser = "openai:gpt-4o"\n')
+        named = ["--model", "openai:gpt-4o"] if option else []
+        assert cli_json("compact", CHAT[:8], "--dry-run", *named, data=data)["by"] == "gpt-4o"
+        assert server.requests == []
+        made = cli_json("compact", CHAT[:8], *named, data=data)
+        assert {each.body["model"] for each in server.requests} == {"gpt-4o"}
+    assert (made["by"], made["stood_in"]) == ("gpt-4o", "")
+    assert SUMMARY in compactions(data)[-1].summary
+
+
+def test_a_model_that_fails_is_stood_in_for(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The summary is made all the same, and it is told why the model did not write it."""
+    with ModelServer([Refuse(400, "not today")]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        result = cli("compact", CHAT[:8], "--model", "openai:gpt-4o", data=data)
+    assert result.exit_code == 0
+    assert "by extractive" in result.stdout
+    assert "not today" in result.stderr
+
+
+def test_idle_sessions(tmp_path: Path) -> None:
+    """`--idle` compacts what is large and was not used for a while, by the settings, and nothing else."""
+    (tmp_path / "stratalog.toml").write_text("[idle]\nafter = 600\nmessages = 6\nkeep_messages = 2\n")
+    now = int(time.time() * 1000)
+    with Stratalog(tmp_path) as memory:
+        for chat, messages, ts in (("large", 10, now - 700_000), ("small", 6, 1), ("busy", 10, now)):
+            for number in range(messages // 2):
+                memory.session(f"a:cli:{chat}").append(
+                    User(content=f"Question {number}. " * 30, ts=ts),
+                    Assistant(content=f"Answer {number}. " * 30, ts=ts),
+                )
+    result = cli("compact", "--idle", data=tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("compacted 1 session that nobody used\n")
+    with Stratalog(tmp_path) as memory:
+        found = {
+            chat: [each for each in memory.session(f"a:cli:{chat}").entries() if isinstance(each, Compaction)]
+            for chat in ("large", "small", "busy")
+        }
+    assert [len(each) for each in found.values()] == [1, 0, 0]
+    again = cli_json("compact", "--idle", data=tmp_path)
+    assert again == {"compacted": 0, "keys": [], "entries": 0, "tokens_before": 0, "tokens_after": 0}

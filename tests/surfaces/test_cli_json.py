@@ -15,7 +15,7 @@ SHAPES: list[tuple[list[str], set[str]]] = [
     (["sessions"], {"sessions", "cursor"}),
     (["search", "clock"], {"query", "hits"}),
     (["show", "7c1f"], {"key", "title", "entries"}),
-    (["context", "7c1f"], {"key", "tokens", "budget", "sections", "turns_left_out", "messages"}),
+    (["context", "7c1f"], {"key", "tokens", "budget", "sections", "turns_left_out", "degraded", "messages"}),
     (["export", "7c1f"], {"key", "format", "content"}),
     (["export", "7c1f", "--format", "markdown"], {"key", "format", "content"}),
     (["restart", "7c1f"], {"key", "restarted"}),

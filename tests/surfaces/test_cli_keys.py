@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog import parse_key
-from stratalog.errors import InvalidInput, NotFound
-from stratalog.surfaces.cli.keys import match, shortener
+from stratalog import Stratalog, parse_key
+from stratalog.engine.naming import match, resolve
+from stratalog.errors import Ambiguous, NotFound
+from stratalog.surfaces.cli.keys import new_key, shortener
 from surfaces.terminals import cli, cli_json, process
 
 
 class Meta(NamedTuple):
     key: str
     title: str
+    updated_at: int = 1_789_378_200_000  # 2026-09-14 09:30 UTC
 
 
 LIST = [
@@ -50,11 +52,58 @@ def test_a_piece_names_one_session(text: str, found: int) -> None:
 @pytest.mark.parametrize(("text", "count"), [("1f2e", 3), ("fix", 2), ("me", 2), ("a", 3)])
 def test_ambiguity_is_an_error_with_the_candidates(text: str, count: int) -> None:
     """Where it could be several sessions, the error names them."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(Ambiguous) as caught:
         match(text, LIST)
     candidates = caught.value.where["candidates"]
     assert isinstance(candidates, list)
     assert len(candidates) == count
+    assert all(each.endswith(" 2026-09-14 09:30 UTC") for each in candidates)
+
+
+def test_at_most_eight_candidates_are_named() -> None:
+    """Of many candidates eight are named with key, title and time, and the rest are counted."""
+    many = [Meta(f"local/a:cli:x{number:02}", "T") for number in range(11)]
+    with pytest.raises(Ambiguous) as caught:
+        match("x", many)
+    candidates = caught.value.where["candidates"]
+    assert isinstance(candidates, list)
+    assert (len(candidates), candidates[-1]) == (9, "and 3 more")
+    assert candidates[0] == 'a:cli:x00 "T" 2026-09-14 09:30 UTC'
+
+
+@pytest.mark.parametrize(("updated", "end"), [(0, '"T"'), (-5, '"T"'), (10**17, '"T"')])
+def test_a_time_that_is_none_is_not_told(updated: int, end: str) -> None:
+    """A session without a time, or with one past any calendar, is told without."""
+    with pytest.raises(Ambiguous) as caught:
+        match("x", [Meta("local/a:cli:x1", "T", updated), Meta("local/a:cli:x2", "T", updated)])
+    candidates = caught.value.where["candidates"]
+    assert isinstance(candidates, list)
+    assert all(each.endswith(end) for each in candidates)
+
+
+def test_agent_and_channel_narrow_whom_a_text_may_mean(tmp_path: Path) -> None:
+    """What is ambiguous among all is not among one agent's or channel's, and no other's is found there."""
+    with Stratalog(tmp_path / "data") as memory:
+        for key in ("a:cli:talk", "b:cli:talk", "b:web:talk-2"):
+            with memory.session(key).turn("hello") as turn:
+                turn.reply("yes")
+        with pytest.raises(Ambiguous):
+            resolve(memory, "talk")
+        assert resolve(memory, "talk", agent="a") == parse_key("a:cli:talk")
+        assert resolve(memory, "tal", agent="b", channel="web") == parse_key("b:web:talk-2")
+        assert resolve(memory, "local/a:cli:talk") == parse_key("a:cli:talk")
+        assert resolve(memory, "a:cli:talk", channel="cli") == parse_key("a:cli:talk")
+        for narrowed in ({"agent": "b"}, {"channel": "web"}):
+            with pytest.raises(NotFound):
+                resolve(memory, "a:cli:talk", **narrowed)
+
+
+def test_a_new_key_is_whole_or_a_chat_beside_another() -> None:
+    """A chat alone is of the parent's agent, channel and tenant; a whole key is itself."""
+    parent = parse_key("t/a:cli:x")
+    assert new_key(parent, "y") == parse_key("t/a:cli:y")
+    assert new_key(parent, "b:web:y") == parse_key("t/b:web:y")
+    assert new_key(parent, "u/b:web:y") == parse_key("u/b:web:y")
 
 
 @pytest.mark.parametrize("text", ["nobody", "bbbb", "roof"])

@@ -159,7 +159,7 @@ def test_claude_is_over_rather_than_under() -> None:
         (ToolCall(call_id="1", name="get", args={"a": 1}), 7 + 3 + 8),
         (ToolCall(call_id="1", name="get", args='{"a":'), 5 + 3 + 8),
         (ToolResult(call_id="1", content="abcd"), 8),
-        (Compaction(summary="abcd"), 8),
+        (Compaction(summary="abcd"), 16),
         (User(content=(File(name="a.pdf"),)), 2_004),
         (User(content=(Data(kind="x", value={"a": 1}),)), 11),
         (Note(kind="x", text="abcd"), 0),

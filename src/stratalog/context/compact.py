@@ -128,16 +128,21 @@ class Nothing(msgspec.Struct, frozen=True):
     stuck: bool = False
 
 
-def plan(seen: View, policy: Policy, count: Count, *, fixed: int = 0, force: bool = False) -> Plan | Nothing:
+def plan(
+    seen: View, policy: Policy, count: Count, *, fixed: int = 0, measured: int = 0, force: bool = False
+) -> Plan | Nothing:
     """What compaction should do to a context of this view and of `fixed` tokens besides (tools, memory).
 
-    `force` plans below the trigger too.
+    `measured` is what is known of the whole context's tokens from elsewhere, 0 for nothing. `force` plans
+    below the trigger too. While a turn runs, messages that wait are in no context and do not call for one.
     """
     at = policy.trigger_at
     system = sum(map(count, seen.system)) + fixed
     summary = count(seen.summary) if seen.summary is not None else 0
     before = system + summary + sum(count(entry) for turn in seen.turns for entry in turn.entries)
-    due = before >= at
+    running = any(turn.running for turn in seen.turns)
+    waiting = sum(count(entry) for turn in seen.turns if turn.waiting for entry in turn.entries)
+    due = max(before - (waiting if running else 0), measured) >= at
     if not due and not force:
         return Nothing("below the trigger", before, at)
     if system + policy.summary_limit >= at:
@@ -209,7 +214,8 @@ def _kept(turns: tuple[TurnView, ...], policy: Policy, count: Count, room: int) 
         if enough or total + cost > room:
             break
         keep(turn.entries)
-        chosen += 1
+        # What a program put in between is no turn.
+        chosen += not all((entry.meta or {}).get("injected") for entry in turn.entries)
         messages += sum(1 for entry in turn.entries if isinstance(entry, User | Assistant | ToolResult))
     if begun and not chosen:
         head, rounds = split_rounds(begun[-1].entries)
@@ -280,7 +286,8 @@ def _rounds_of(covered: Iterable[Seen]) -> Iterator[list[Seen]]:
 def _cut_to(text: str, limit: int, count: CountText) -> str:
     while count(text) + 1 > limit and len(text) > 4:
         keep = int(len(text) * 0.7)
-        text = f"{text[: keep // 2]} […] {text[-keep // 2 :]}"
+        cut = f"{text[: keep // 2]} […] {text[-keep // 2 :]}"
+        text = cut if len(cut) < len(text) else text[:keep]
     return text
 
 

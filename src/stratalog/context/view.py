@@ -10,25 +10,31 @@ out. Only the view is mended; the log keeps what was said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from stratalog.context.invariants import NO_RESULT, WITHIN, Seen, mend
+from stratalog.context.invariants.responses import one_response, response_of
+from stratalog.context.memory_words import change_rendered
 from stratalog.types import (
     AnyEntry,
     Assistant,
     Compaction,
+    Note,
     System,
     ToolCall,
     ToolResult,
     TurnEnd,
     TurnStart,
     User,
+    WorkingMemory,
 )
 
-Seen: TypeAlias = User | Assistant | ToolCall | ToolResult
+__all__ = ["NO_RESULT", "Seen", "TurnView", "View", "split_rounds", "starts_at", "view"]
+
+_TOLD = {"injected": True}
 _E = TypeVar("_E", bound=System | Compaction | User | Assistant | ToolCall | ToolResult)
-NO_RESULT = "[no result: the call was interrupted]"
 
 
 class TurnView(msgspec.Struct, frozen=True):
@@ -69,7 +75,14 @@ def view(entries: Iterable[AnyEntry]) -> View:
     listed = list(entries)
     system = tuple(entry for entry in listed if isinstance(entry, System))
     summary, first, kept = _after_compaction(listed)
-    return View(system, summary, tuple(_turns(listed, first, kept)))
+    at = summary.seq if summary is not None else 0
+    return View(system, summary, tuple(_turns(listed, first, kept, at)))
+
+
+def going_on(entries: Iterable[AnyEntry], summary: Compaction | None) -> tuple[TurnView, ...]:
+    """The turns of entries that come after those of a view with this summary, and leave its turns as they
+    are."""
+    return tuple(_turns(list(entries), 0, frozenset(), summary.seq if summary is not None else 0))
 
 
 def starts_at(newest_first: Iterable[AnyEntry]) -> list[AnyEntry]:
@@ -78,13 +91,18 @@ def starts_at(newest_first: Iterable[AnyEntry]) -> list[AnyEntry]:
     wanted: set[str] | None = None
     for entry in newest_first:
         if isinstance(entry, Compaction) and wanted is None:
-            wanted = {_seen_from(entry), *entry.kept}
+            wanted = needs(entry)
         needed.append(entry)
         if wanted is not None:
             wanted.discard(entry.id)
             if not wanted:
                 break
     return needed[::-1]
+
+
+def needs(compaction: Compaction) -> set[str]:
+    """The ids of the entries without which what a compaction leaves in view cannot be told."""
+    return {_seen_from(compaction), *compaction.kept}
 
 
 def split_rounds(entries: Iterable[Seen]) -> tuple[list[Seen], list[list[Seen]]]:
@@ -133,12 +151,13 @@ def _after_compaction(entries: list[AnyEntry]) -> tuple[Compaction | None, int, 
     return last, max(first, 0), frozenset(last.kept)
 
 
-def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str]) -> list[TurnView]:
+def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str], at_compaction: int) -> list[TurnView]:
     """The entries by turn. A turn stands where it was started, or else where its first entry is.
 
-    Those before the place `first` count for the order, but only those of `kept` are seen.
+    Those before the place `first` count for the order, but only those of `kept` are seen. Changes of memory
+    up to the entry numbered `at_compaction` are in the blocks that were made then.
     """
-    groups: dict[str | int, list[AnyEntry]] = {}  # by the turn, or by the place of the first entry
+    groups: dict[str | int, list[Seen]] = {}  # by the turn, or by the place of the first entry
     order: dict[str | int, int] = {}
     waiting: set[str | int] = set()
     running: set[str | int] = set()
@@ -146,10 +165,11 @@ def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str]) -> list[Tu
     for at, entry in enumerate(entries):
         if isinstance(entry, Compaction):
             continue
+        shown = _shown(entry, at_compaction)
         name: str | int
         if entry.turn:
             alone, name = None, entry.turn
-        elif isinstance(entry, User) or alone is None:
+        elif isinstance(shown, User) or alone is None:
             # Entries without a turn: each message of the user begins a group.
             alone = name = at
         else:
@@ -167,98 +187,49 @@ def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str]) -> list[Tu
             running.add(name)
         elif isinstance(entry, TurnEnd):
             running.discard(name)
-        if at >= first or entry.id in kept:
-            groups[name].append(entry)
+        if shown is not None and (at >= first or entry.id in kept):
+            groups[name].append(shown)
     ordered = sorted(groups, key=lambda name: (name in waiting, order[name]))
-    late = _late_results(groups)
-    turns = [
-        TurnView(
-            name if isinstance(name, str) else "",
-            _paired(groups[name], late),
-            name in waiting,
-            name in running,
-        )
+    mended = _mended([(name, entry) for name in ordered for entry in groups[name]])
+    return [
+        TurnView(name if isinstance(name, str) else "", tuple(mended[name]), name in waiting, name in running)
         for name in ordered
+        if name in mended
     ]
-    return [turn for turn in turns if turn.entries]
 
 
-def _late_results(groups: Mapping[str | int, list[AnyEntry]]) -> dict[str, ToolResult]:
-    """Results that came outside their call's group, as when the user spoke while a tool ran."""
-    late: dict[str, ToolResult] = {}
-    for entries in groups.values():
-        called = {entry.call_id for entry in entries if isinstance(entry, ToolCall)}
-        for entry in entries:
-            if isinstance(entry, ToolResult) and entry.call_id not in called:
-                late.setdefault(entry.call_id, entry)
-    return late
+def _shown(entry: AnyEntry, at_compaction: int) -> Seen | None:
+    """The entry as a model sees it among the turns; None for one that it does not see there."""
+    match entry:
+        case Assistant():
+            return entry if entry.content else None
+        case User() | ToolCall() | ToolResult():
+            return entry
+        case WorkingMemory() | Note() if entry.seq > at_compaction:
+            # What the model changed by its own tools it has seen; of the rest it must be told.
+            words = "" if (entry.meta or {}).get("by") == "model" else change_rendered(entry)
+            told = User(seq=entry.seq, id=entry.id, ts=entry.ts, turn=entry.turn, content=words, meta=_TOLD)
+            return told if words else None
+        case _:
+            return None
 
 
-def _paired(entries: list[AnyEntry], late: dict[str, ToolResult]) -> tuple[Seen, ...]:
-    """The turn's entries with each round of calls followed by exactly its results.
-
-    A result found in `late` is taken from there, so that it answers one call.
-    """
-    results: dict[str, ToolResult] = {}
-    for entry in entries:
-        if isinstance(entry, ToolResult):
-            results.setdefault(entry.call_id, entry)
-    seen: list[Seen] = []
-    calls: list[ToolCall] = []  # of the round that is open; they are the last in `seen`
-    called: set[str] = set()
-    answered = False  # whether a result came since the last call
-
-    def close_round() -> None:
-        for call in calls:
-            answer = results.get(call.call_id)
-            if answer is None and call.call_id in late and late[call.call_id].seq > call.seq:
-                answer = late.pop(call.call_id)
-            seen.append(answer if answer is not None else _unanswered(call))
-        calls.clear()
-
-    for entry in entries:
-        match entry:
-            case ToolCall():
-                if entry.call_id in called:
-                    continue
-                if calls and not _one_response(calls[-1], entry, answered):
-                    close_round()
-                called.add(entry.call_id)
-                calls.append(entry)
-                seen.append(entry)
-                answered = False
-            case ToolResult():
-                answered = True
-            case Assistant() if entry.content:
-                if calls and entry.response and entry.response == calls[-1].response:
-                    # The words of a response stand before its calls, for its results come right after those.
-                    seen.insert(len(seen) - len(calls), entry)
-                else:
-                    close_round()
-                    seen.append(entry)
-            case User():
-                close_round()
-                seen.append(entry)
-            case _:
-                pass
-    close_round()
-    return tuple(seen)
+def _mended(listed: list[tuple[str | int, Seen]]) -> dict[str | int, list[Seen]]:
+    """What is listed in its groups, each call with its result. What came late is in its call's group."""
+    home = {id(entry): name for name, entry in listed}
+    groups: dict[str | int, list[Seen]] = {}
+    before: Seen | None = None
+    name: str | int = ""
+    for entry in mend(tuple(entry for _, entry in listed), WITHIN):
+        if not isinstance(entry, ToolResult) and not _same_round(before, entry):
+            name = home[id(entry)]
+        groups.setdefault(name, []).append(entry)
+        before = entry
+    return groups
 
 
-def _one_response(earlier: ToolCall, later: ToolCall, answered: bool) -> bool:
-    """Whether two calls came in one response: by what they say, or by no result between them."""
-    if earlier.response or later.response:
-        return earlier.response == later.response
-    return not answered
-
-
-def _unanswered(call: ToolCall) -> ToolResult:
-    return ToolResult(
-        call_id=call.call_id,
-        name=call.name,
-        content=NO_RESULT,
-        error=True,
-        synthetic=True,
-        turn=call.turn,
-        ts=call.ts,
-    )
+def _same_round(earlier: Seen | None, later: Seen) -> bool:
+    """Whether a provider takes two neighbours for parts of one response, which no group may part."""
+    if isinstance(earlier, ToolCall) and isinstance(later, ToolCall):
+        return one_response(earlier, later)
+    return response_of(later) is not None and response_of(later) == response_of(earlier)

@@ -15,16 +15,18 @@ from concurrent.futures import wait as done_with
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 from stratalog.config import Settings
 from stratalog.context.budget import Context
 from stratalog.engine.core import Found, Stratalog
+from stratalog.engine.seeing import ContextOptions
 from stratalog.engine.session import Arrival, Restart, Session
 from stratalog.engine.turn import Status, Turn
 from stratalog.errors import Conflict, SessionBusy
 from stratalog.keys import SessionKey
+from stratalog.log.contract import Problem
 from stratalog.sessions.catalog import Page
 from stratalog.sessions.meta import SessionMeta
 from stratalog.sessions.turns import OpenTurn
@@ -137,6 +139,18 @@ class AsyncSession:
         """A turn to be entered by `async with`; `wait` and `deadline` as in `Session.turn`."""
         return AsyncTurn(self, content, meta, how)
 
+    def resume(self, turn: str, **how: Any) -> AsyncTurn:
+        """The unfinished turn of this id, to be entered and gone on with; see `Session.start`."""
+        return AsyncTurn(self, "", None, how, resumed=turn)
+
+    async def call(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs any call in a thread of the front; see `AsyncStratalog.run`."""
+        return await self._run(call, *args, **kwargs)
+
+    def note(self, problem: Problem) -> None:
+        """See `Stratalog.note`."""
+        self._front.sync.note(problem)
+
     async def append(self, *entries: AnyEntry) -> list[AnyEntry]:
         return await self._run(self.sync.append, *entries)
 
@@ -146,8 +160,8 @@ class AsyncSession:
     async def entries(self, **how: Any) -> list[AnyEntry]:
         return await self._run(lambda: list(self.sync.entries(**how)))
 
-    async def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
-        return await self._run(self.sync.context, budget, system=system)
+    async def context(self, budget: int | None = None, **options: Unpack[ContextOptions]) -> Context:
+        return await self._run(self.sync.context, budget, **options)
 
     async def meta(self) -> SessionMeta:
         return await self._run(lambda: self.sync.meta)
@@ -187,13 +201,24 @@ class AsyncSession:
                     pass  # then it waits, and is in the log meanwhile
             arrival = await self.submit(content, meta=meta)
             place = line.join()
-        try:
-            return await self._in_line(place, arrival, give_up, deadline)
-        finally:
-            line.leave(place)
+        return await self._in_line(place, arrival.turn, give_up, deadline)
+
+    async def _start(self, turn: str, wait: float | None, deadline: float | None) -> Turn:
+        """Begins, or resumes, the unfinished turn with this id."""
+        loop = asyncio.get_running_loop()
+        give_up = None if wait is None else loop.time() + wait
+        return await self._in_line(self._line.join(), turn, give_up, deadline)
 
     async def _in_line(
-        self, place: asyncio.Event, arrival: Arrival, give_up: float | None, deadline: float | None
+        self, place: asyncio.Event, turn: str, give_up: float | None, deadline: float | None
+    ) -> Turn:
+        try:
+            return await self._started(place, turn, give_up, deadline)
+        finally:
+            self._line.leave(place)
+
+    async def _started(
+        self, place: asyncio.Event, turn: str, give_up: float | None, deadline: float | None
     ) -> Turn:
         loop = asyncio.get_running_loop()
         try:
@@ -208,7 +233,7 @@ class AsyncSession:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self._front.begin(self.sync.start, arrival.turn, wait=0, deadline=deadline)
+                return await self._front.begin(self.sync.start, turn, wait=0, deadline=deadline)
             except SessionBusy:
                 if give_up is not None and loop.time() + pause > give_up:
                     raise
@@ -223,8 +248,15 @@ class AsyncTurn:
     """
 
     def __init__(
-        self, session: AsyncSession, content: Content, meta: dict[str, Any] | None, how: dict[str, Any]
+        self,
+        session: AsyncSession,
+        content: Content,
+        meta: dict[str, Any] | None,
+        how: dict[str, Any],
+        *,
+        resumed: str = "",
     ) -> None:
+        self._resumed = resumed
         self._session = session
         self._front = session._front
         self._asked: set[Future[Any]] = set()
@@ -247,8 +279,12 @@ class AsyncTurn:
     async def append(self, *entries: AnyEntry) -> list[AnyEntry]:
         return await self._run(self.sync.append, *entries)
 
-    async def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
-        return await self._run(self.sync.context, budget, system=system)
+    async def context(self, budget: int | None = None, **options: Unpack[ContextOptions]) -> Context:
+        return await self._run(self.sync.context, budget, **options)
+
+    async def call_sync(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs any call in a thread; it is done before the turn ends."""
+        return await self._run(call, *args, **kwargs)
 
     async def end(self, status: Status = "answered", detail: str = "") -> None:
         await self._last(self.sync.end, status, detail)
@@ -257,7 +293,10 @@ class AsyncTurn:
         wait, deadline = self._how.pop("wait", None), self._how.pop("deadline", None)
         if self._how:
             raise TypeError(f"a turn takes no {', '.join(self._how)}")
-        self.sync = await self._session._begin(self._content, self._meta, wait, deadline)
+        if self._resumed:
+            self.sync = await self._session._start(self._resumed, wait, deadline)
+        else:
+            self.sync = await self._session._begin(self._content, self._meta, wait, deadline)
         return self
 
     async def __aexit__(

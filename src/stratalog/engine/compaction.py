@@ -14,8 +14,8 @@ stand for what it replaces. Two passes in a row that free little stop further on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -36,33 +36,38 @@ from stratalog.context.compact import (
     refused,
 )
 from stratalog.context.shapes.contract import Prompt
-from stratalog.context.shapes.table import SHAPES
+from stratalog.context.shapes.table import shape_of
+from stratalog.context.view import View
 from stratalog.engine.session import Session
 from stratalog.errors import CompactionStuck, ModelError, ModelReplyUnusable, NotFound
 from stratalog.models import extractive
 from stratalog.models.contract import Completed, Model, Request
 from stratalog.tokens.rough import count_entry, count_text
 from stratalog.tokens.windows import DEFAULT_WINDOW
-from stratalog.types import AnyEntry, Assistant, Compaction, ToolCall, ToolResult, User
+from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User
 
 __all__ = [
     "DEFAULT_WINDOW",
     "PRESETS",
     "Compacted",
+    "Looked",
     "Nothing",
     "Plan",
     "Policy",
     "Summariser",
+    "Summary",
     "compact",
     "compact_now",
     "planned",
     "preset",
     "summariser_of",
+    "summary_of_all",
 ]
 
 # Answers one prompt with a text; raises `ModelError`.
 Summariser: TypeAlias = Callable[[str], Awaitable[str]]
 
+R = TypeVar("R")
 _SEEN = (User, Assistant, ToolCall, ToolResult)
 PROGRESS: Final = 0.1  # the part of a context that a pass should free
 _PASSES = 2
@@ -72,25 +77,34 @@ _NOTHING_SAID = "Nothing that words could keep was said."
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a compaction wrote: its entry, how many entries that stands for, and why the extractive
-    summariser stood in for another ("": it did not)."""
+    """What a compaction wrote: its entry, how many entries that stands for, why the extractive summariser
+    stood in for another ("": it did not), and the session's key."""
 
     entry: Compaction
     covered: int
     stood_in: str = ""
+    key: str = ""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What is to be compacted, as a model is shown it: the view, how its entries are counted, the tokens that
+    a request has besides, and what is known of all its tokens from elsewhere (0: nothing)."""
+
+    seen: View
+    count: Count = count_entry
+    count_text: CountText = count_text
+    fixed: int = 0
+    measured: int = 0
 
 
 def planned(
-    session: Session, policy: Policy, *, count: Count = count_entry, fixed: int = 0, force: bool = False
+    session: Session, policy: Policy, *, looked: Looked | None = None, force: bool = False
 ) -> Plan | Nothing:
     """What a compaction would do now. Raises `NotFound`."""
     if not session.exists:
         raise NotFound("there is no such session", key=str(session.key))
-    seen = session.view()
-    if seen.summary is not None and seen.summary.blob is not None:
-        (summary,) = session.with_payloads([seen.summary])
-        seen = seen.with_entries({summary.seq: summary})
-    return plan(seen, policy, count, fixed=fixed, force=force)
+    look = looked or _look(session)
+    return plan(look.seen, policy, look.count, fixed=look.fixed, measured=look.measured, force=force)
 
 
 def is_large(session: Session, messages: int) -> bool:
@@ -104,20 +118,18 @@ async def compact(
     session: Session,
     *,
     policy: Policy,
-    count: Count = count_entry,
-    count_text: CountText = count_text,
+    looked: Looked | None = None,
     summarise: Summariser | None = None,
     by: str = "model",
     summariser_window: int = 0,
-    fixed: int = 0,
     force: bool = False,
     fence: int | None = None,
 ) -> Compacted | Nothing:
     """Compacts the session if the policy asks for it, or with `force` below its trigger too.
 
-    `fixed` are the tokens that a request has besides the session's own. `summarise`, called `by` in the log,
-    is asked with at most `summariser_window` tokens (0: as many as the policy's window). With a `fence` it
-    is done under it, in a running turn; else the session is held meanwhile.
+    `looked` is what is compacted; without it what a model sees of the session, roughly counted. `summarise`,
+    called `by` in the log, is asked with at most `summariser_window` tokens (0: as many as the policy's
+    window). With a `fence` it is done under it, in a running turn; else the session is held meanwhile.
 
     Raises `NotFound`, `SessionBusy` while a turn runs, `StaleFence` when the session was taken meanwhile,
     `CompactionStuck`, and what an append raises; nothing is written then.
@@ -127,42 +139,50 @@ async def compact(
             return await compact(
                 session,
                 policy=policy,
-                count=count,
-                count_text=count_text,
+                looked=looked,
                 summarise=summarise,
                 by=by,
                 summariser_window=summariser_window,
-                fixed=fixed,
                 force=force,
                 fence=own,
             )
-    decided = planned(session, policy, count=count, fixed=fixed, force=force)
+    looked = looked or _look(session)
+    count, count_text = looked.count, looked.count_text
+    decided = await asyncio.to_thread(planned, session, policy, looked=looked, force=force)
     if not isinstance(decided, Nothing) or decided.stuck:
         _must_not_be_stuck(session)
     if isinstance(decided, Nothing):
         _passed(session, fruitful=not decided.stuck, reason=decided.reason)
         return decided
-    summary, author, stood_in = await _summary(
-        session, decided, summarise, by, summariser_window or policy.window, count_text
-    )
+    made = await _summary(session, decided, summarise, by, summariser_window or policy.window, count_text)
     entry = Compaction(
-        summary=summary,
+        summary=made.text or capped(_NOTHING_SAID, decided.limit, count_text),
         first_kept=decided.first_kept,
         kept=decided.kept,
         covers=decided.covers,
-        by=author,
+        by=made.by,
         tokens_before=decided.before,
-        meta={"stood_in": stood_in} if stood_in else None,
+        meta={"stood_in": made.stood_in} if made.stood_in else None,
     )
     after = decided.remaining + count(entry)
     freed = 1 - after / decided.before
     _passed(session, fruitful=freed >= PROGRESS, reason=f"it frees {max(0.0, freed):.1%} of the context")
     memory = session.meta.working_memory
     entry = msgspec.structs.replace(entry, tokens_after=after, working_memory=memory)
-    (written,) = session.append(entry, fence=fence)
+    (written,) = await _finished(asyncio.to_thread(session.append, entry, fence=fence))
     assert isinstance(written, Compaction)
     _passed(session, fruitful=freed >= PROGRESS, again=True)
-    return Compacted(written, len(decided.covered), stood_in)
+    return Compacted(written, len(decided.covered), made.stood_in, str(session.key))
+
+
+async def _finished(work: Coroutine[Any, Any, R]) -> R:
+    """What the work comes to, which is waited for also by one who is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def compact_now(
@@ -179,7 +199,7 @@ def compact_now(
 
 def summariser_of(model: Model, name: str, *, most: int = 4_096) -> Summariser:
     """A summariser that asks the model `name` for at most `most` tokens, its reasoning left out."""
-    shape = SHAPES[model.shape]
+    shape = shape_of(model)
 
     async def ask(text: str) -> str:
         body = shape.body(Prompt(entries=(User(content=text),), max_output=most))
@@ -195,6 +215,60 @@ def summariser_of(model: Model, name: str, *, most: int = 4_096) -> Summariser:
 # --- the summary ---
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """A summary (empty when there was nothing that words could keep), who wrote it, and why that is the
+    extractive summariser although another was asked. `covers` are the first and last entry that it is of,
+    `replaced` the tokens that these and the summary before them have."""
+
+    text: str
+    by: str
+    stood_in: str = ""
+    covers: tuple[str, str] = ("", "")
+    replaced: int = 0
+
+
+async def summary_of_all(
+    session: Session,
+    *,
+    policy: Policy,
+    upto: int,
+    count: Count = count_entry,
+    count_text: CountText = count_text,
+    summarise: Summariser | None = None,
+    by: str = "model",
+) -> Summary | None:
+    """One summary of all that a model sees of the session up to the entry numbered `upto`, its last summary
+    too; it has what the policy allows a summary. None when nothing was said. Writes nothing."""
+    seen = _view(session)
+    entries = [each for turn in seen.turns for each in turn.entries if 0 < each.seq <= upto]
+    said = tuple(each for each in entries if not (each.meta or {}).get("injected"))
+    if not said:
+        earlier = seen.summary
+        return Summary(earlier.summary, earlier.by) if earlier is not None and earlier.summary else None
+    replaced = sum(map(count, said)) + (count(seen.summary) if seen.summary is not None else 0)
+    previous = seen.summary.summary if seen.summary is not None else ""
+    whole = Plan(said, previous, "", (), replaced, 0, replaced, policy.summary_limit)
+    made = await _summary(session, whole, summarise, by, policy.window, count_text)
+    if not made.text:
+        return None
+    return msgspec.structs.replace(made, covers=whole.covers, replaced=replaced)
+
+
+def _look(session: Session) -> Looked:
+    """What a model sees of the session with its working memory as it will be, roughly counted."""
+    memory = sum(count_entry(System(content=block)) for block in session.memory_blocks())
+    return Looked(_view(session), fixed=memory)
+
+
+def _view(session: Session) -> View:
+    """The session's view with its summary in place."""
+    seen = session.view()
+    if seen.summary is not None and seen.summary.blob is not None:
+        (summary,) = session.with_payloads([seen.summary])
+        seen = seen.with_entries({summary.seq: summary})
+    return seen
+
+
 async def _summary(
     session: Session,
     decided: Plan,
@@ -202,8 +276,7 @@ async def _summary(
     by: str,
     window: int,
     count: CountText,
-) -> tuple[str, str, str]:
-    """The summary, who wrote it, and why that is the extractive summariser although another was asked."""
+) -> Summary:
     covered: list[AnyEntry] = []
     for entry in decided.covered:
         covered += session.with_payloads([entry]) if entry.blob is not None else [entry]
@@ -216,9 +289,9 @@ async def _summary(
         else:
             share = decided.limit * 2 // 5
             standing = await asyncio.to_thread(extractive.standing, covered, decided.previous, share, count)
-            return assembled(standing, text, decided.limit, count), by, ""
+            return Summary(assembled(standing, text, decided.limit, count), by)
     text = await asyncio.to_thread(extractive.extract, covered, decided.previous, decided.limit, count)
-    return text or capped(_NOTHING_SAID, decided.limit, count), extractive.NAME, why
+    return Summary(text, extractive.NAME, why)
 
 
 async def _asked(

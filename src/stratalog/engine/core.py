@@ -245,6 +245,10 @@ class Stratalog:
             self._shared.stalls,
         )
 
+    def settings_of(self, agent: str = "") -> Settings:
+        """The settings of this agent; without one those of the data directory. Raises `InvalidConfig`."""
+        return self._shared.settings_of(self.tenant, agent) if agent else self._shared.settings
+
     def sessions(
         self,
         *,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from stratalog.context.compact import Policy, preset
 from stratalog.engine.compaction import Compacted, Summariser, compact_now, is_large
 from stratalog.engine.core import Stratalog
@@ -16,28 +18,33 @@ from stratalog.tokens.windows import DEFAULT_WINDOW
 def compact_idle(
     memory: Stratalog,
     *,
-    idle: float = 600.0,
-    messages: int = 100,
+    idle: float | None = None,
+    messages: int | None = None,
     policy: Policy | None = None,
     summarise: Summariser | None = None,
     by: str = "model",
 ) -> list[Compacted]:
     """Compacts the sessions of which nothing was said for `idle` seconds and of which a model would see
-    more than `messages` messages, whatever their tokens; by default down to the last 20 messages, without
-    a model. Their place in the list stays. Busy ones are left alone; what fails is told as a problem.
+    more than `messages` messages, whatever their tokens; what is not said is as the settings of each
+    session's agent say, by which the last 20 messages are kept. Their place in the list stays. Busy ones are
+    left alone; what fails is told as a problem.
 
     Not to be called in an event loop.
     """
-    policy = policy or preset("fixed-80k", DEFAULT_WINDOW)
-    before = (time.time() - idle) * 1000
+    now = time.time()
     done: list[Compacted] = []
     for meta in memory.sessions().sessions:
-        if meta.messages <= messages or meta.updated_at > before:
-            continue
         session = memory.session(parse_key(meta.key))
+        own = session.settings.idle
+        most = own.messages if messages is None else messages
+        if meta.messages <= most or now - meta.updated_at / 1000 < (own.after if idle is None else idle):
+            continue
+        keeping = policy or msgspec.structs.replace(
+            preset("fixed-80k", DEFAULT_WINDOW), keep_messages=own.keep_messages
+        )
         try:
-            if is_large(session, messages):
-                made = compact_now(session, policy=policy, summarise=summarise, by=by, force=True)
+            if is_large(session, most):
+                made = compact_now(session, policy=keeping, summarise=summarise, by=by, force=True)
                 done += [made] if isinstance(made, Compacted) else []
         except (SessionBusy, NotFound):
             continue

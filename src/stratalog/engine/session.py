@@ -6,16 +6,18 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Unpack
 
 import msgspec
 
 from stratalog.config import Settings
-from stratalog.context.budget import Context, fit
+from stratalog.context.budget import Context
 from stratalog.context.view import View, starts_at, view
-from stratalog.engine.reading import entry_at, folded, heard, since, whole, without_references
+from stratalog.engine.reading import folded, heard, since, whole, without_references
+from stratalog.engine.seeing import ContextOptions, Seeing, Wants, memo_of
 from stratalog.engine.strata import Strata
 from stratalog.engine.turn import Status, Turn, lost
+from stratalog.engine.working import PinnedFacts, WorkingDict
 from stratalog.errors import (
     Conflict,
     InvalidInput,
@@ -28,19 +30,16 @@ from stratalog.errors import (
 )
 from stratalog.ids import new_ulid
 from stratalog.keys import SessionKey, parse_key
-from stratalog.log import codec
 from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
 from stratalog.sessions.manager import Live, SessionManager, Tenure
 from stratalog.sessions.meta import FORK, RESTART, SessionMeta, advance, clean_title
 from stratalog.sessions.turns import OpenTurn, TurnBook
-from stratalog.tokens.rough import count_entry
 from stratalog.types import (
     AnyEntry,
     Compaction,
     Content,
     Note,
     Pin,
-    System,
     Title,
     TurnEnd,
     TurnStart,
@@ -48,8 +47,7 @@ from stratalog.types import (
     WorkingMemory,
 )
 
-_SHOWN = (Title, Pin, TurnEnd, WorkingMemory, Compaction)
-_COUNTED = 20_000
+_SHOWN = (Title, Pin, TurnEnd, WorkingMemory, Compaction, Note)
 _DEAR = 500  # entries, after reading which it pays to save what they came to
 
 
@@ -89,6 +87,7 @@ class Session:
         self._settings_of = settings_of
         self._settings = settings_of(key.agent)
         self._on_problem = on_problem
+        self._seeing = Seeing(key, store, self._settings, on_problem, self._caught_up)
 
     # --- writing ---
 
@@ -224,8 +223,7 @@ class Session:
         tenure = self._tenure("", None)
         try:
             self._manager.take(live, tenure, 0)
-            head = self._store.head(self.key)
-            yield head.fence if head is not None else 0
+            yield self._fence()
         finally:
             self._manager.release(live, tenure)
 
@@ -264,16 +262,20 @@ class Session:
         made = Session(
             key, self._store, self._manager, self._strata, self._settings_of, self._on_problem, self.stalls
         )
-        live = made._live()
-        tenure = made._tenure("fork", None)
+        made.begin_with(self.forked(last))
+        return made
+
+    def begin_with(self, entries: Iterable[AnyEntry]) -> None:
+        """Makes the session's log of these entries, whole or not at all. Raises `SessionExists`."""
+        live = self._live()
+        tenure = self._tenure("begin", None)
         try:
-            self._manager.take(live, tenure, None)  # so that of two forks to one key the second is refused
-            if made.exists:
-                raise _taken(key)
-            self._store.replace(key, self._forked(last))
+            self._manager.take(live, tenure, None)  # so that of two to one key the second is refused
+            if self.exists:
+                raise _taken(self.key)
+            self._store.replace(self.key, entries)
         finally:
             self._manager.release(live, tenure)
-        return made
 
     def delete(self) -> bool:
         """Removes the session with all that belongs to it, and from every stratum. False: there was none."""
@@ -285,6 +287,11 @@ class Session:
                 self._strata.forget(self.key)
 
     # --- reading ---
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the session's agent."""
+        return self._settings
 
     @property
     def exists(self) -> bool:
@@ -319,23 +326,43 @@ class Session:
         """The turns that have no end: those that wait, and those that run or were cut short by a crash."""
         return [turn._replace(message=self._whole(turn.message)) for turn in self._caught_up().turns.open]
 
-    def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
-        """What a model should see, within `budget` tokens (roughly counted; the agent's setting by default).
+    def context(self, budget: int | None = None, **options: Unpack[ContextOptions]) -> Context:
+        """What a model should see, within `budget` tokens. Without one: what `model` takes by its window, or
+        else the agent's setting. For a `model` it is counted by the best counter there is, else roughly.
 
-        `system` goes before the system messages in the log. Raises `ContextOverflow`.
+        `system` goes before the system messages in the log; `tools` are those that are offered; `memory` are
+        blocks of text beside the agent's working memory; `recalled` are texts, the worthiest first, shown
+        before the newest message. Raises `ContextOverflow`.
         """
-        return self._context(None, budget, system)
+        return self._seeing.context(None, Wants(budget=budget, **options))
 
     def view(self, turn: str | None = None) -> View:
         """What of the session a model may see, before any budget; large payloads are references. For a
         running turn without the messages that wait."""
-        reading = self._store.read(self.key, reverse=True, blobs=False)
-        entries = starts_at(heard(reading, self._on_problem))
-        seen = view([*self._earlier_system(entries), *entries])
-        if turn is not None:
-            turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)
-            seen = msgspec.structs.replace(seen, turns=turns)
-        return seen
+        return self._seeing.view(turn)
+
+    def memory_blocks(self) -> tuple[str, ...]:
+        """The agent's working memory and pinned facts in words, as they would be after a compaction now."""
+        return self._seeing.memory_blocks(now=True)
+
+    @property
+    def working_memory(self) -> WorkingDict:
+        """The agent's own dictionary; see `WorkingDict`."""
+        limit = self._settings.working_memory_limit
+        return WorkingDict(self._append_all, lambda: self.meta.working_memory, limit)
+
+    @property
+    def facts(self) -> PinnedFacts:
+        """What is pinned: lines that a model always sees; see `PinnedFacts`."""
+        return PinnedFacts(self._append_all, lambda: self.meta.facts)
+
+    def entry(self, ref: str | int) -> AnyEntry:
+        """The entry with this id or `seq` in the current history, whole. Raises `NotFound`."""
+        seq = self._find(ref)
+        found = next(self._store.read(self.key, after=seq - 1, before=seq + 1), None)
+        if found is None:
+            raise NotFound("the session has no such entry now", key=str(self.key), entry=ref)
+        return found
 
     def with_payloads(self, entries: Iterable[AnyEntry]) -> list[AnyEntry]:
         """The entries with their payloads in place."""
@@ -349,10 +376,18 @@ class Session:
 
     # --- how ---
 
+    def _fence(self) -> int:
+        """The newest fence of the session; 0 when it is gone."""
+        head = self._store.head(self.key)
+        return head.fence if head is not None else 0
+
     def _live(self) -> Live:
         return self._manager.touch(
             self.key, lambda: self._strata.load_meta(self.key), self._settings.idle_ttl
         )
+
+    def _append_all(self, entries: list[AnyEntry]) -> None:
+        self._write(entries, None)
 
     def _write(self, entries: list[AnyEntry], fence: int | None) -> list[AnyEntry]:
         """Appends. What follows from it may fail, but must not look as if the append had."""
@@ -387,13 +422,16 @@ class Session:
             if not live.turns_known:
                 book = TurnBook()
                 reading = self._store.read(self.key, reverse=True, blobs=False)
-                for entry in starts_at(heard(reading, self._on_problem)):
+                needed = starts_at(heard(reading, self._on_problem))
+                for entry in needed:
                     book.advance(entry)
                 live.turns, live.turns_known = book, True
+                memo_of(live).start(needed)
             learned = 0
             for entry in new:
                 live.meta = advance(live.meta, entry, self._settings.title_length)
                 live.turns.advance(entry)
+                memo_of(live).advance(entry)
                 live.saved = False
                 learned += 1
             if learned > _DEAR:
@@ -447,7 +485,7 @@ class Session:
         finally:
             if not done:
                 self._manager.release(live, tenure)
-        return Turn(message, tenure, self._write, self._end, self._context)
+        return Turn(message, tenure, self._write, self._end, self._seeing, self._fence)
 
     def _start(self, turns: TurnBook, tenure: Tenure, message: User, fence: int | None) -> User:
         entries: list[AnyEntry] = []
@@ -492,49 +530,8 @@ class Session:
         assert isinstance(found, User)
         return found
 
-    def _context(self, turn: str | None, budget: int | None, system: str | None) -> Context:
-        """The context, of a running turn or between turns. Payloads are fetched for what is shown alone."""
-        seen = self.view(turn)
-        if system:
-            seen = msgspec.structs.replace(seen, system=(System(content=system), *seen.system))
-        limit = self._settings.context_budget if budget is None else budget
-        fetched: dict[int, AnyEntry] = {}
-        count = self._counter()
-        while True:
-            context = fit(seen, limit, count)
-            missing = [entry for entry in context.shown() if codec.blobs_of(entry)]
-            missing = [entry for entry in missing if entry.seq not in fetched]
-            if not missing:
-                return context
-            for entry in whole(self._store, self.key, missing, self._on_problem):
-                fetched[entry.seq] = entry
-            seen = seen.with_entries(fetched)
-
-    def _counter(self) -> Callable[[AnyEntry], int]:
-        """Counts an entry's tokens once while its session is in memory, for an entry never changes."""
-        counted = self._live().counted
-
-        def count(entry: AnyEntry) -> int:
-            if not entry.id or codec.blobs_of(entry):
-                return count_entry(entry)
-            tokens = counted.get(entry.id)
-            if tokens is None:
-                if len(counted) >= _COUNTED:
-                    counted.clear()
-                tokens = counted[entry.id] = count_entry(entry)
-            return tokens
-
-        return count
-
-    def _earlier_system(self, entries: list[AnyEntry]) -> list[AnyEntry]:
-        """The system's messages before the first of these entries; they are shown however old they are."""
-        if not any(isinstance(entry, Compaction) for entry in entries):
-            return []
-        seqs = [seq for seq in self._caught_up().meta.system if seq < entries[0].seq]
-        found = [entry_at(self._store, self.key, seq) for seq in seqs]
-        return [entry for entry in found if isinstance(entry, System)]
-
-    def _forked(self, last: int | None) -> Iterator[AnyEntry]:
+    def forked(self, last: int | None = None) -> Iterator[AnyEntry]:
+        """The entries of a fork: the current history up to the number `last`, and the note of whose it is."""
         book = TurnBook()
         seq = 0
         before = None if last is None else last + 1

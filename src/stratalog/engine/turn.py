@@ -15,11 +15,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import msgspec
 
 from stratalog.context.budget import Context
+from stratalog.engine.seeing import ContextOptions, Seeing, Wants
 from stratalog.errors import Conflict, StaleFence, TurnClosed
 from stratalog.ids import new_ulid
 from stratalog.sessions.manager import Tenure
@@ -38,7 +39,8 @@ class Turn:
         tenure: Tenure,
         append: Append,
         release: Callable[[Tenure, Status], None],
-        context: Callable[[str, int | None, str | None], Context],
+        seeing: Seeing,
+        fence: Callable[[], int],
     ) -> None:
         self.id = message.turn
         self.message = message
@@ -46,7 +48,8 @@ class Turn:
         self._tenure = tenure
         self._append = append
         self._release = release
-        self._context = context
+        self.seeing = seeing
+        self._fence_now = fence
         self._replied = False
         self._ended = False
         self._ending = threading.RLock()
@@ -104,9 +107,15 @@ class Turn:
             self._tenure.lost = self._tenure.lost or "taken"
             raise
 
-    def context(self, budget: int | None = None, *, system: str | None = None) -> Context:
+    def context(self, budget: int | None = None, **options: Unpack[ContextOptions]) -> Context:
         """What the model should see now: `Session.context` without the messages that wait for their turn."""
-        return self._context(self.id, budget, system)
+        return self.seeing.context(self.id, Wants(budget=budget, **options))
+
+    def look(self) -> str:
+        """`lost`, with a look at what other processes did."""
+        if not self._tenure.lost and self._fence_now() != self.fence:
+            self._tenure.lost = "taken"
+        return self._tenure.lost
 
     def end(self, status: Status = "answered", detail: str = "") -> None:
         """Ends the turn and lets the next one have the session. The second time does nothing.

@@ -3,7 +3,7 @@
 A stratum: derived from the logs, brought up to date before it is read, deleted and made anew at will, also
 under the hands of one who has it open. `stale` in a row is 0 once the full-text index has all of the session;
 else it is a number that each change of the row draws anew, so that who indexed what was there before cannot
-call the change indexed.
+call the change indexed. A list of an older form is emptied when it is opened, and so made anew.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from stratalog.keys import SessionKey, parse_key
 from stratalog.sessions.meta import SessionMeta, short_meta
 
 FILE = "catalog.sqlite3"
-_VERSION = 1
+_VERSION = 2  # raised with that of the meta, for a row does not say its own
 _SCHEMA = """
+DROP TABLE IF EXISTS sessions;
+DROP TABLE IF EXISTS facts;
 CREATE TABLE sessions (
     key TEXT NOT NULL, agent TEXT NOT NULL, channel TEXT NOT NULL, pinned INTEGER NOT NULL,
     updated_at INTEGER NOT NULL, seq INTEGER NOT NULL, stale INTEGER NOT NULL, meta BLOB NOT NULL,

@@ -62,7 +62,6 @@ class Live:
         self.restart_asked: float | None = None
         self.changed = threading.Condition()
         self.ttl = 0.0
-        self.counted: dict[str, int] = {}  # tokens by the entry's id, for whoever counts them
         self.learn_anew(meta)
 
     def learn_anew(self, meta: SessionMeta) -> None:
@@ -71,6 +70,7 @@ class Live:
         self.turns = TurnBook()
         self.turns_known = False
         self.saved = False  # whether meta.json says what `meta` says
+        self.memo: object = None  # what the engine remembers of the log, to be quick
 
 
 class SessionManager:

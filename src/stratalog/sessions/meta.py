@@ -1,7 +1,12 @@
 """What a list of sessions shows of one: a fold over its log, kept beside it in `<name>.meta.json`.
 
 The file is a stratum: written after a turn and after a change of title or pin, never believed beyond its
-`seq`, and made anew from the log when it is missing or unreadable. A restart keeps title, pin and times.
+`seq`, and made anew from the log when it is missing, unreadable or of another version. A restart keeps
+title, pin and times, and nothing of working memory and facts.
+
+Working memory is the sum of its changes. What a compaction says of it was read before the compaction was
+written, so that a change in between would be lost with it: it counts only where no change was seen since the
+history began, as in a log that begins with a compaction.
 """
 
 from __future__ import annotations
@@ -26,9 +31,10 @@ from stratalog.types import (
     WorkingMemory,
 )
 
-VERSION = 1
+VERSION = 2
 RESTART = "restart"
 FORK = "fork"
+FACT = "fact"
 UNTITLED = "New session"
 _RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
 
@@ -43,11 +49,22 @@ _JOINERS = "\u200c\u200d"
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
+class Frozen(msgspec.Struct, kw_only=True, frozen=True, gc=False):
+    """Working memory and pinned facts as they were at the last compaction, in the order of the log; empty
+    where there was none. What a model is shown of them before the conversation stays the same until the next.
+    """
+
+    working_memory: dict[str, Any] = {}
+    facts: tuple[str, ...] = ()
+
+
 class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """Times are milliseconds UTC. `updated_at` is that of the last message a person or a model wrote;
     `messages` counts these since the last restart. `seq` and `last` are the number and the id of the last
     entry that is counted in here: a log that has another entry there was made anew. `system` are the numbers
-    of the system's messages since the last restart, which a context shows however old they are."""
+    of the system's messages since the last restart, which a context shows however old they are. `facts` are
+    those pinned, in that order; `remembers` says whether a change of working memory was seen since the last
+    restart."""
 
     v: int = VERSION
     key: str
@@ -63,6 +80,9 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     generation: int = 1
     forked_from: str = ""
     working_memory: dict[str, Any] = {}
+    remembers: bool = False
+    facts: tuple[str, ...] = ()
+    frozen: Frozen = Frozen()
 
 
 def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> SessionMeta:
@@ -91,15 +111,18 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
             changes["pinned"] = entry.pinned
         case WorkingMemory():
             changes["working_memory"] = remembered(meta.working_memory, entry)
+            changes["remembers"] = True
         case Compaction():
-            if entry.working_memory is not None:
-                changes["working_memory"] = entry.working_memory
+            told = entry.working_memory
+            memory = meta.working_memory if meta.remembers or told is None else told
+            changes["working_memory"] = memory
+            changes["frozen"] = Frozen(working_memory=memory, facts=meta.facts)
         case Note():
             if entry.kind == RESTART:
-                changes["messages"] = 0
-                changes["system"] = ()
-                changes["working_memory"] = {}
-                changes["generation"] = meta.generation + 1
+                changes |= {"messages": 0, "system": (), "generation": meta.generation + 1}
+                changes |= {"working_memory": {}, "remembers": False, "facts": (), "frozen": Frozen()}
+            elif entry.kind == FACT:
+                changes["facts"] = pinned(meta.facts, entry)
             elif entry.kind == FORK and isinstance(entry.data, dict):
                 changes["forked_from"] = str(entry.data.get("parent", ""))
         case _:
@@ -113,6 +136,14 @@ def remembered(memory: dict[str, Any], change: WorkingMemory) -> dict[str, Any]:
         return {}
     rest = {name: value for name, value in memory.items() if name != change.key}
     return rest if change.op == "delete" else {**rest, change.key: change.value}
+
+
+def pinned(facts: tuple[str, ...], change: Note) -> tuple[str, ...]:
+    """The facts after one was pinned, or taken off; each is there once, where it was pinned first."""
+    wanted = change.data.get("pinned") if isinstance(change.data, dict) else None
+    if wanted is True and change.text and change.text not in facts:
+        return (*facts, change.text)
+    return tuple(fact for fact in facts if fact != change.text) if wanted is False else facts
 
 
 def is_real(entry: User | Assistant) -> bool:

@@ -34,6 +34,7 @@ from stratalog.types import (
 CountText = Callable[[str], int]
 
 ENVELOPE: Final = 4
+SUMMARY_ENVELOPE: Final = 12  # a summary is introduced in a few words
 
 
 def json_tokens(value: Any, count: CountText) -> int:
@@ -87,7 +88,7 @@ def entry_tokens(entry: AnyEntry, count: CountText, images: ImageRule) -> int:
             counted = count(entry.summary)
             if entry.blob is not None:
                 counted = whole(counted, len(entry.summary), entry.blob.chars)
-            return counted + ENVELOPE
+            return counted + SUMMARY_ENVELOPE
         case _:
             return 0
 

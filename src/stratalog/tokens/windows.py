@@ -78,6 +78,8 @@ _MEGA: Final = 1_048_576
 _GEMINI_OUT: Final = 65_536
 
 ROWS: Final[Mapping[str, Row]] = {
+    # None at all: it has no window, and nobody waits for a larger one.
+    "extractive": Row(128_000, 4_096, "models/extractive_chat.py", _2026),
     # OpenAI
     "gpt": Row(128_000, 16_384, _GUESS, _2026, guess=True),
     "gpt-6": Row(

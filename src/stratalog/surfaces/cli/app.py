@@ -10,7 +10,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from stratalog import __version__
-from stratalog.surfaces.cli import changing, compacting, demo, importing, listing, reading, upkeep
+from stratalog.surfaces.cli import (
+    changing,
+    chatting,
+    compacting,
+    continuing,
+    demo,
+    importing,
+    listing,
+    reading,
+    upkeep,
+)
 from stratalog.surfaces.cli.failures import guarded
 from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption, command
 
@@ -87,6 +97,7 @@ def root(
 
 
 for _name, _run in (
+    ("chat", chatting.chat_command),
     ("import", importing.import_command),
     ("sessions", listing.sessions_command),
     ("search", listing.search_command),
@@ -95,6 +106,7 @@ for _name, _run in (
     ("title", changing.title_command),
     ("pin", changing.pin_command),
     ("fork", changing.fork_command),
+    ("continue", continuing.continue_command),
     ("compact", compacting.compact_command),
     ("restart", changing.restart_command),
     ("delete", changing.delete_command),

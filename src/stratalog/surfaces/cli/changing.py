@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from stratalog import SessionKey, parse_key, session_key
+from stratalog import parse_key
 from stratalog.errors import InvalidInput, SessionBusy
 from stratalog.surfaces.cli.failures import WRONG
-from stratalog.surfaces.cli.keys import Listed, find
+from stratalog.surfaces.cli.keys import Listed, find, new_key
 from stratalog.surfaces.cli.output import Output
 from stratalog.surfaces.cli.plain import counted
 from stratalog.surfaces.cli.state import KeyArgument, State
@@ -63,7 +63,7 @@ def fork_command(
     """Begin a new session with the history of another."""
     with state.memory() as memory:
         session = find(memory, key)
-        to = _new_key(session.key, new)
+        to = new_key(session.key, new)
         made = session.fork(to, at=int(at) if at is not None and at.isdecimal() else at)
         meta = made.meta
         state.output.tell(f"forked into {made.key.local}, {counted(meta.messages, 'message')}")
@@ -123,9 +123,3 @@ def confirmed(output: Output, question: str) -> bool:
 def _name(output: Output, meta: Listed) -> str:
     """The key, which is one session's alone, and the title, which need not be."""
     return f'{output.line(parse_key(meta.key).local)} "{output.title(meta.title)}"'
-
-
-def _new_key(parent: SessionKey, text: str) -> SessionKey:
-    if ":" in text or "/" in text:
-        return parse_key(text, parent.tenant)
-    return session_key(parent.agent, parent.channel, text, parent.tenant)

@@ -91,6 +91,11 @@ def _end(state: State, data: Path, transcript: Path, fate: str) -> None:
     out.print()
     out.print(
         Text.assemble(
+            ("A conversation, without any model: ", ""), ("stratalog chat --model extractive", "bold")
+        )
+    )
+    out.print(
+        Text.assemble(
             ("Your own next: ", ""), ("stratalog import ~/.claude/projects ~/.codex/sessions", "bold")
         )
     )

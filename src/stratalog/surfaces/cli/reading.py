@@ -113,6 +113,10 @@ def context_command(
     system: Annotated[
         str | None, typer.Option("--system", metavar="TEXT", help="A system message to begin with.")
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", metavar="NAME", help="Count for this model, and use its window."),
+    ] = "",
     messages: Annotated[
         bool,
         typer.Option("--messages", metavar="", help="Print OpenAI chat messages as JSON."),
@@ -122,9 +126,9 @@ def context_command(
     """Show what a model would be given of a session, within a budget of tokens."""
     with state.memory() as memory:
         if messages:
-            state.output.value(find(memory, key).context(budget, system=system).messages())
+            state.output.value(find(memory, key).context(budget, system=system, model=model).messages())
             return
-        state.finish(show_context(state, memory, key, budget=budget, system=system, full=full))
+        state.finish(show_context(state, memory, key, budget=budget, system=system, model=model, full=full))
 
 
 def show_context(
@@ -134,28 +138,30 @@ def show_context(
     *,
     budget: int | None = None,
     system: str | None = None,
+    model: str = "",
     full: bool = False,
     messages: bool = True,
 ) -> dict[str, Any]:
     """Prints the budget as a bar and, if wanted, the messages; returns both."""
     session = find(memory, key)
-    context = session.context(budget, system=system)
+    context = session.context(budget, system=system, model=model)
     out = state.output
     if not state.json:
         _print_head(state, session)
         stretches = [Stretch(part.name, part.tokens, part.left_out) for part in context.sections]
         out.print()
         print_bar(out, stretches, context.budget, context.turns_left_out)
+        if context.degraded:
+            out.tell("not all that is recent fits: a notice stands for what is left out")
         if messages:
-            summary = (context.summary,) if context.summary is not None else ()
-            seen = (*context.system, *summary, *context.entries)
-            print_entries(out, seen, full=full, message_lines=_CONTEXT_LINES)
+            print_entries(out, context.shown(), full=full, message_lines=_CONTEXT_LINES)
     return {
         "key": str(session.key),
         "tokens": context.tokens,
         "budget": context.budget,
         "sections": context.sections,
         "turns_left_out": context.turns_left_out,
+        "degraded": context.degraded,
         "messages": context.messages() if messages else [],
     }
 

@@ -1,0 +1,630 @@
+"""The turn that runs a model: from a user's message to the reply.
+
+    agent = Agent(model=model_from("openai:gpt-5"), system="Be brief.", tools=(tool(weather),))
+    async with AsyncStratalog.open("data") as memory:
+        async for event in run(memory.session("assistant:cli:me"), agent, "Will it rain in Bergen?"):
+            ...
+
+The session is taken and the message logged; before every call of the model the session is compacted if that
+is due, and its context built anew; every reply, call and result is logged before what follows from it. The
+session is let go before the last event, `Replied`.
+
+Who stops reading closes the generator, or cancels the task: the request ends on the wire, and the turn as
+aborted, with all that was finished and the words that had come. A turn that is taken away (an abort, a
+restart, a deadline, in this process or another) is noticed within about a second: it raises `TurnClosed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from stratalog.config import Settings
+from stratalog.context import shorten
+from stratalog.context.budget import Context
+from stratalog.context.compact import Policy, preset
+from stratalog.context.shapes.contract import Tool
+from stratalog.context.shapes.table import shape_of
+from stratalog.engine import working
+from stratalog.engine.aio import AsyncSession, AsyncTurn
+from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
+from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, room_of
+from stratalog.engine.session import Session
+from stratalog.engine.tools import AgentTool, Run, content_of
+from stratalog.engine.turn import lost
+from stratalog.errors import (
+    CompactionStuck,
+    Conflict,
+    InvalidConfig,
+    InvalidInput,
+    ModelInputTooLong,
+    ModelRejected,
+    ModelReplyUnusable,
+    StaleFence,
+    StratalogError,
+)
+from stratalog.ids import new_ulid
+from stratalog.log.contract import Problem
+from stratalog.models import extractive
+from stratalog.models.configured import Configured, model_from
+from stratalog.models.contract import Completed, ReasoningDelta, Request, Retrying, TextDelta
+from stratalog.tokens.calibrated import Calibrated, anchor, calibrate, ratio_of
+from stratalog.tokens.contract import Counter
+from stratalog.types import AnyEntry, Assistant, Content, ToolCall, ToolResult
+
+__all__ = [
+    "Agent",
+    "Answered",
+    "Called",
+    "Compacted",
+    "Completed",
+    "Event",
+    "ReasoningDelta",
+    "Replied",
+    "Retrying",
+    "TextDelta",
+    "Warned",
+    "agent_of",
+    "ask",
+    "offered",
+    "policy_of",
+    "resume",
+    "run",
+]
+
+R = TypeVar("R")
+_LOOK: Final = 0.1  # seconds between two looks whether the turn was taken away in this process,
+_LOOK_OUTSIDE: Final = 1.0  # and between two at what other processes did
+_SHRINKS: Final = 5  # times that a request is made smaller because the provider finds it too long
+_SHRINK: Final = 2, 3
+_SUMMARY: Final = 4_096  # tokens that a summariser may answer with
+AfterWork: TypeAlias = Callable[[Session, str], object]
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers in a session: the model, what the system says to it, and the tools that it has.
+
+    `memory` are blocks of text that stand beside its working memory, which it tends by tools of its own if it
+    `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `after` are
+    called in a thread with the session and the turn's id when a turn was answered and the session let go;
+    what they raise of ours is told as a problem. Raises `InvalidInput` when two tools have one name.
+    """
+
+    model: Configured
+    system: str = ""
+    tools: tuple[AgentTool, ...] = ()
+    memory: tuple[str, ...] = ()
+    remembers: bool = True
+    summariser: Configured | None = None
+    after: tuple[AfterWork, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.tools]
+        names += [each.name for each in working.TOOLS] if self.remembers else []
+        names += [shorten.READ_TOOL] if names else []
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidInput("two tools of an agent have one name", names=twice)
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A tool is called; the call is in the log."""
+
+    call: ToolCall
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A tool has answered; the result is in the log."""
+
+    result: ToolResult
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """Something is not as it was asked for, and the turn goes on."""
+
+    reason: str
+
+
+class Replied(msgspec.Struct, frozen=True):
+    """The turn is over. `tokens` is what the last request was counted for, before the provider did."""
+
+    reply: Assistant
+    tokens: int
+
+
+Event: TypeAlias = TextDelta | ReasoningDelta | Retrying | Called | Answered | Compacted | Warned | Replied
+
+
+async def run(
+    session: AsyncSession,
+    agent: Agent,
+    content: Content,
+    *,
+    model: Configured | str | None = None,
+    meta: dict[str, Any] | None = None,
+    wait: float | None = None,
+    deadline: float | None = None,
+) -> AsyncGenerator[Event, None]:
+    """One turn, as it happens. Close it (`contextlib.aclosing`) when it is not read to its end.
+
+    `model` answers instead of the agent's in this turn; one that cannot be had, or that refuses its first
+    request, is replaced by the agent's with a warning. `wait` and `deadline` are those of `Session.turn`.
+
+    Raises what `Session.turn` raises, `ContextOverflow`, a `ModelError`, `TurnClosed`, and what an append
+    raises. The message and every finished step are in the log then.
+    """
+    turn = session.turn(content, meta=meta, wait=wait, deadline=deadline)
+    async with aclosing(_run(session, agent, turn, model)) as events:
+        async for event in events:
+            yield event
+
+
+async def resume(
+    session: AsyncSession,
+    agent: Agent,
+    turn: str,
+    *,
+    model: Configured | str | None = None,
+    wait: float | None = None,
+    deadline: float | None = None,
+) -> AsyncGenerator[Event, None]:
+    """Goes on with the unfinished turn of this id: one that waits, or that a crash cut short. See `run`.
+
+    What was logged of it stands; a call that nobody answered is told to the model as interrupted. A turn that
+    has its reply, and lacks only its end, is ended. Raises `NotFound` when there is no such turn.
+    """
+    resumed = session.resume(turn, wait=wait, deadline=deadline)
+    async with aclosing(_run(session, agent, resumed, model)) as events:
+        async for event in events:
+            yield event
+
+
+async def ask(session: AsyncSession, agent: Agent, content: Content, **how: Any) -> Assistant:
+    """The reply of one turn; see `run`, whose options it takes."""
+    reply: Assistant | None = None
+    async with aclosing(run(session, agent, content, **how)) as events:
+        async for event in events:
+            if isinstance(event, Replied):
+                reply = event.reply
+    assert reply is not None
+    return reply
+
+
+async def _run(
+    session: AsyncSession, agent: Agent, turn: AsyncTurn, model: Configured | str | None
+) -> AsyncGenerator[Event, None]:
+    async with turn:
+        running = _Running(session, agent, turn)
+        try:
+            async with aclosing(running.events(model)) as events:
+                async for event in events:
+                    if isinstance(event, Replied):
+                        await turn.end("answered")
+                        await _after(session, agent, turn.sync.id)
+                    yield event
+        except StaleFence as error:
+            raise lost(turn.sync.id, turn.sync.lost or "taken") from error
+
+
+async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:
+    for work in agent.after:
+        try:
+            await session.call(work, session.sync, turn)
+        except StratalogError as error:
+            session.note(Problem(f"after a turn: {error}", key=str(session.key)))
+
+
+class _Running:
+    """One turn under way."""
+
+    def __init__(self, session: AsyncSession, agent: Agent, turn: AsyncTurn) -> None:
+        self.session = session.sync
+        self.agent = agent
+        self.turn = turn
+        self.seeing: Seeing = turn.sync.seeing
+        self.settings: Settings = session.sync.settings
+        self.model = agent.model
+        self.tools = _tools_of(agent, session.sync, turn)
+        self.offered = offered(agent)
+        self.said = ""  # the words that have come of a reply that is not logged yet
+        self.stuck_at = 0  # tokens, at which compaction freed nothing
+        self.looked = 0.0  # when it was last seen what other processes did
+
+    async def events(self, model: Configured | str | None) -> AsyncGenerator[Event, None]:
+        """All events of the turn, `Replied` last."""
+        warning = self._override(model)
+        if warning:
+            yield Warned(warning)
+        calls = shrinks = 0
+        while True:
+            if calls == self.settings.model_calls:
+                raise ModelReplyUnusable(
+                    f"the model asks for tools still, after {calls} replies in one turn",
+                    model=self.model.name,
+                    hint="raise the setting `model_calls`, or see what its tools answer",
+                )
+            prepared, room = await self.turn.call_sync(self._prepare)
+            replied = self._replied(prepared) if not calls else None
+            if replied is not None:
+                yield Replied(replied, 0)
+                return
+            async with aclosing(self._compacted(prepared, room, force=shrinks > 0)) as events:
+                async for event in events:
+                    yield event
+                    if isinstance(event, Compacted):
+                        prepared, room = await self.turn.call_sync(self._prepare)
+            context = await self.turn.call_sync(self.seeing.fitted, prepared)
+            try:
+                async with aclosing(self._asked(context, prepared, room)) as replying:
+                    async for delta in replying:
+                        if isinstance(delta, Completed):
+                            completed = delta
+                        else:
+                            yield delta
+            except ModelInputTooLong as error:
+                if shrinks == _SHRINKS:
+                    raise
+                shrinks += 1
+                await self.turn.call_sync(self._shrink, room, context, error)
+                yield Warned(f"the request was too long for the model, and is made shorter: {error}")
+                continue
+            except ModelRejected as error:
+                if self.model is self.agent.model or calls:
+                    raise
+                self.model, shrinks = self.agent.model, 0
+                yield Warned(f"the agent's own model answers instead: {error}")
+                continue
+            calls, shrinks = calls + 1, 0
+            stored = await self.turn.append(*self._entries(completed))
+            self.said = ""
+            if completed.stop == "length":
+                yield Warned(
+                    f"the reply was cut at {room.reserve:,} tokens; the setting `max_output` allows more"
+                )
+            wanted = [entry for entry in stored if isinstance(entry, ToolCall)]
+            if not wanted:
+                reply = next(entry for entry in stored if isinstance(entry, Assistant))
+                yield Replied(reply, context.tokens)
+                return
+            for call in wanted:
+                yield Called(call)
+            async with aclosing(self._answers(wanted)) as answers:
+                async for result in answers:
+                    yield Answered(result)
+
+    # --- what is sent ---
+
+    def _override(self, model: Configured | str | None) -> str:
+        """Takes the turn's own model; why not, where it cannot be had."""
+        try:
+            if model is not None:
+                self.model = _configured(model, self.settings) if isinstance(model, str) else model
+        except InvalidConfig as error:
+            return f"the agent's own model answers instead: {error}"
+        return ""
+
+    def _memo(self) -> Memo:
+        return self.seeing.memo
+
+    def _prepare(self) -> tuple[Prepared, Room]:
+        """What the context is made of, counted as the provider was seen to count."""
+        name = self.model.name
+        room = self._room(name)
+        wants = Wants(
+            budget=room.tokens,
+            system=self.agent.system,
+            model=name,
+            tools=self.offered,
+            memory=self.agent.memory,
+        )
+        first = self.seeing.prepared(self.turn.sync.id, wants)
+        return msgspec.structs.replace(first, counter=self._calibrated(first.counter)), room
+
+    def _room(self, name: str) -> Room:
+        """What the model takes, as far as it was found to."""
+        counter = self.seeing.counter(name)
+        room = room_of(name, self.settings, counter)
+        learned = self._memo().learned.get(name, room.window.window)
+        if learned >= room.window.window:
+            return room
+        windows = {**self.settings.windows, name: learned}
+        return room_of(name, msgspec.structs.replace(self.settings, windows=windows), counter)
+
+    def _shrink(self, room: Room, context: Context, error: ModelInputTooLong) -> None:
+        """Takes the model's window for what the refusal tells, or else for less than what was sent."""
+        part, whole = _SHRINK
+        told = error.where.get("window")
+        smaller = min(room.window.window, context.tokens + room.reserve) * part // whole
+        if isinstance(told, int) and 0 < told < room.window.window:
+            smaller = told
+        self._memo().learned[self.model.name] = max(1, smaller)
+
+    def _replied(self, prepared: Prepared) -> Assistant | None:
+        """The turn's reply, where it has one already: a crash came between that and its end."""
+        mine = [turn for turn in prepared.seen.turns if turn.turn == self.turn.sync.id]
+        last = mine[-1].entries[-1] if mine else None
+        return last if isinstance(last, Assistant) and not (last.meta or {}).get("partial") else None
+
+    def _calibrated(self, counter: Counter) -> Counter:
+        """The counter, scaled where the provider was seen to count more than it."""
+        known = self._memo().anchor
+        return Calibrated(counter, known) if known is not None and ratio_of(known) > 1 else counter
+
+    def _measured(self, prepared: Prepared) -> int:
+        """The tokens by the provider's last report and what came after; 0 where that tells nothing."""
+        memo = self._memo()
+        pieces = memo.pieces(self.model.name, self.offered, prepared.entries(), _bare(prepared.counter))
+        estimate = calibrate(memo.anchor, pieces)
+        return estimate.tokens if estimate.basis == "reported" else 0
+
+    async def _compacted(
+        self, prepared: Prepared, room: Room, *, force: bool
+    ) -> AsyncGenerator[Compacted | Warned, None]:
+        """Compacts the session if that is due."""
+        memo = await self.turn.call_sync(self._memo)
+        if room.window.warning and room.window.warning not in memo.warned:
+            memo.warned.add(room.window.warning)
+            yield Warned(room.window.warning)
+        looked, tokens = await self.turn.call_sync(self._looked, prepared)
+        if tokens < self.stuck_at:
+            return
+        theirs = await self.turn.call_sync(self._summariser_room, room)
+        summarise, by = self._summariser(theirs)
+        try:
+            made = await self._held(
+                compact(
+                    self.session,
+                    policy=policy_of(self.settings, room),
+                    looked=looked,
+                    summarise=summarise,
+                    by=by,
+                    summariser_window=theirs.tokens,
+                    force=force,
+                    fence=self.turn.sync.fence,
+                )
+            )
+        except CompactionStuck as error:
+            # It may fit even so; if not, fitting says what does not. It is tried again when there is more.
+            self.stuck_at = tokens * 11 // 10
+            yield Warned(str(error))
+            return
+        if isinstance(made, Compacted):
+            yield made
+
+    def _looked(self, prepared: Prepared) -> tuple[Looked, int]:
+        """What a compaction has before it, the messages that wait too; and the tokens of the context."""
+        whole = self.seeing.prepared(None, prepared.wants)
+        counter = prepared.counter
+        fixed, measured = prepared.fixed(), self._measured(prepared)
+        tokens = max(measured, fixed + sum(map(counter.count_entry, prepared.said())))
+        return Looked(whole.seen, counter.count_entry, counter.count_text, fixed, measured), tokens
+
+    def _summariser(self, room: Room) -> tuple[Summariser | None, str]:
+        who = self.agent.summariser or self.model
+        if who.name == extractive.NAME:
+            return None, ""
+        return summariser_of(who.model, who.name, most=min(_SUMMARY, room.reserve)), who.name
+
+    def _summariser_room(self, room: Room) -> Room:
+        who = self.agent.summariser or self.model
+        return room if who is self.model else self._room(who.name)
+
+    # --- what comes back ---
+
+    async def _asked(
+        self, context: Context, prepared: Prepared, room: Room
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | Retrying | Completed, None]:
+        """The model's reply to the context, `Completed` last."""
+        shape = shape_of(self.model.model)
+        prompt = context.prompt(max_output=room.reserve)
+        body = await self.turn.call_sync(shape.body, prompt)
+        request = Request(model=self.model.name, body=body, timeout=self.settings.silence)
+        self.said = ""
+        try:
+            async with aclosing(self.model.model.stream(request)) as events:
+                while (event := await self._held(_next(events))) is not None:
+                    if isinstance(event, TextDelta):
+                        self.said += event.text
+                    elif isinstance(event, Retrying):
+                        self.said = ""
+                    yield event
+                    if isinstance(event, Completed):
+                        await self.turn.call_sync(self._learn, context, prepared, event)
+                        return
+        except (asyncio.CancelledError, GeneratorExit):
+            await self._keep_words()
+            raise
+        raise ModelReplyUnusable("the model's stream ended without a reply", model=self.model.name)
+
+    def _learn(self, context: Context, prepared: Prepared, completed: Completed) -> None:
+        """Keeps what the provider counted for what it was sent."""
+        memo = self._memo()
+        sent = memo.pieces(self.model.name, self.offered, context.shown(), _bare(prepared.counter))
+        memo.anchor = anchor(sent, completed.usage) or memo.anchor
+
+    def _entries(self, completed: Completed) -> list[AnyEntry]:
+        """The reply as it is logged: its words, which carry what it cost, then its calls."""
+        response = new_ulid()
+        made = shape_of(self.model.model).entries(completed.message, response)
+        calls = _named([entry for entry in made if isinstance(entry, ToolCall)])
+        words = [entry for entry in made if isinstance(entry, Assistant)]
+        if not calls and not any(entry.content for entry in words):
+            raise ModelReplyUnusable("the model's reply is empty", model=self.model.name)
+        meta: dict[str, Any] = {}
+        if completed.stop not in ("end", "tools"):
+            meta["stop"] = completed.stop
+        if completed.response_id:
+            meta["response_id"] = completed.response_id
+        first = words[0] if words else Assistant(response=response)
+        first = msgspec.structs.replace(
+            first,
+            model=completed.model or self.model.name,
+            usage=completed.usage,
+            meta={**(first.meta or {}), **meta} or None,
+        )
+        return [first, *words[1:], *calls]
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolResult, None]:
+        """Runs the calls side by side; each result is logged when it comes."""
+        tasks = {asyncio.create_task(self._logged(call)) for call in calls}
+        try:
+            waiting = tasks
+            while waiting:
+                done, waiting = await self._held(asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED))
+                for result in sorted((task.result() for task in done), key=lambda result: result.seq):
+                    yield result
+        finally:
+            for task in tasks:
+                task.cancel()
+            # Several may have failed, and one of them is raised; the others are told nowhere else.
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, call: ToolCall) -> Content:
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self.tools) or "none"
+            raise InvalidInput("there is no such tool", tool=call.name, hint=f"there are: {known}")
+        if call.args is not None and not isinstance(call.args, dict):
+            raise InvalidInput("the arguments are not a JSON object", tool=call.name)
+        return content_of(await tool.run(call.args or {}))
+
+    async def _logged(self, call: ToolCall) -> ToolResult:
+        """Logs what the tool answers. A tool is anybody's code: what it raises is its answer to the model."""
+        (answer,) = await asyncio.gather(self._answer(call), return_exceptions=True)
+        if not isinstance(answer, BaseException):
+            return await self.turn.result(call, answer)
+        if not isinstance(answer, Exception | asyncio.CancelledError):
+            raise answer
+        told = isinstance(answer, StratalogError)
+        words = str(answer) if told else f"{type(answer).__name__}: {answer}"
+        return await self.turn.result(call, words, error=True)
+
+    # --- while it lasts ---
+
+    async def _held(self, work: Awaitable[R]) -> R:
+        """What the work comes to, given up when the turn is taken away. Raises `TurnClosed` then."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=_LOOK)
+                await self._must_hold()
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _must_hold(self) -> None:
+        """Raises `TurnClosed` when the turn was taken away."""
+        away, now = self.turn.sync.lost, asyncio.get_running_loop().time()
+        if not away and now - self.looked >= _LOOK_OUTSIDE:
+            self.looked = now
+            away = await self.turn.call_sync(self.turn.sync.look)
+        if away:
+            raise lost(self.turn.sync.id, away)
+
+    async def _keep_words(self) -> None:
+        """Logs the words of a reply that was broken off, for somebody has read them."""
+        said, self.said = self.said, ""
+        if said:
+            entry = Assistant(
+                content=said, model=self.model.name, response=new_ulid(), meta={"partial": True}
+            )
+            with suppress(Conflict):  # the turn was taken away: nothing of it is written any more
+                await self.turn.append(entry)
+
+
+def policy_of(settings: Settings, room: Room) -> Policy:
+    """When to compact a session for a model with this room, by the agent's settings."""
+    policy = preset(settings.compaction.preset, room.tokens + room.reserve, room.reserve)
+    own = {
+        name: value
+        for name, value in msgspec.structs.asdict(settings.compaction).items()
+        if value is not None and name not in ("preset", "summariser")
+    }
+    changed: Policy = msgspec.structs.replace(policy, **own)
+    return changed
+
+
+def agent_of(settings: Settings, **what: Any) -> Agent:
+    """The agent whose model, and whose summariser, the settings name; `what` are further fields of `Agent`.
+
+    Raises `InvalidConfig` when they name none, or one that cannot be had.
+    """
+    if not settings.model:
+        raise InvalidConfig(
+            "no model is configured", hint="set `model` in stratalog.toml, such as openai:gpt-5, or name one"
+        )
+    model = _configured(settings.model, settings)
+    summariser = settings.compaction.summariser
+    other = _configured(summariser, settings) if summariser else None
+    return Agent(model=model, summariser=other, **what)
+
+
+def _configured(spec: str, settings: Settings) -> Configured:
+    """The model; where the settings' own is, if it is of the same provider."""
+    provider, _, _ = spec.partition(":")
+    if settings.model and settings.model.partition(":")[0].strip() != provider.strip():
+        return model_from(spec)
+    return model_from(spec, base_url=settings.base_url, api_key_env=settings.api_key_env)
+
+
+def offered(agent: Agent) -> tuple[Tool, ...]:
+    """The tools that the model is offered: the agent's own, its memory's, and what reads results back."""
+    own = (*(each.tool for each in agent.tools), *(working.TOOLS if agent.remembers else ()))
+    return (*own, shorten.TOOL) if own else ()
+
+
+def _tools_of(agent: Agent, session: Session, turn: AsyncTurn) -> dict[str, AgentTool]:
+    """The agent's tools and its memory's, by name."""
+    own = list(agent.tools)
+    if agent.remembers:
+        limit = session.settings.working_memory_limit
+        mine = working.WorkingDict(
+            lambda entries: turn.sync.append(*entries), lambda: session.meta.working_memory, limit
+        )
+        own += [AgentTool(each, _remembering(mine, each.name, turn)) for each in working.TOOLS]
+    if own:
+        own.append(AgentTool(shorten.TOOL, _reading(session, turn)))
+    return {each.name: each for each in own}
+
+
+def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
+    async def run(args: dict[str, Any]) -> Content:
+        return await turn.call_sync(working.answer, mine, name, args)
+
+    return run
+
+
+def _reading(session: Session, turn: AsyncTurn) -> Run:
+    def piece(args: dict[str, Any]) -> str:
+        found = session.entry(str(args.get("ref", "")))
+        if not isinstance(found, ToolResult):
+            raise InvalidInput("that is no tool's result", ref=found.id)
+        part = shorten.piece_of(found, int(args.get("offset", 0)), int(args.get("length", 8_000)))
+        return msgspec.json.encode(part).decode()
+
+    async def run(args: dict[str, Any]) -> Content:
+        return await turn.call_sync(piece, args)
+
+    return run
+
+
+def _bare(counter: Counter) -> Counter:
+    return counter.under if isinstance(counter, Calibrated) else counter
+
+
+def _named(calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls of one reply, each with an id of its own, also where a server gave none or one twice."""
+    named: dict[str, ToolCall] = {}
+    for call in calls:
+        call_id = call.call_id if call.call_id not in ("", *named) else f"call_{new_ulid()}"
+        named[call_id] = msgspec.structs.replace(call, call_id=call_id)
+    return list(named.values())
+
+
+async def _next(events: AsyncGenerator[R, None]) -> R | None:
+    return await anext(events, None)

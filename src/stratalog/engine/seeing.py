@@ -1,0 +1,343 @@
+"""What of a session a model sees: its log, folded as it grows, and fitted into what the model can take.
+
+Everything here is remembered only to be quick: it is told by the log what to forget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from stratalog.config import BudgetSettings, Settings
+from stratalog.context.budget import Context, Limits, fit
+from stratalog.context.folding import Folding
+from stratalog.context.memory_words import rendered
+from stratalog.context.shapes.contract import Tool
+from stratalog.context.shorten import shortened
+from stratalog.context.view import Seen, View, starts_at, view
+from stratalog.engine.reading import entry_at, heard, whole
+from stratalog.keys import SessionKey
+from stratalog.log import codec
+from stratalog.log.contract import LogStore, OnProblem
+from stratalog.sessions.manager import Live
+from stratalog.sessions.meta import RESTART
+from stratalog.tokens.calibrated import Anchor, Piece, entry_piece, head_piece
+from stratalog.tokens.contract import Counter, Level
+from stratalog.tokens.exact import best_counter
+from stratalog.tokens.families import family_of
+from stratalog.tokens.rough import Rough
+from stratalog.tokens.windows import Window, window_of
+from stratalog.types import AnyEntry, Compaction, Note, System, ToolResult
+
+_MOST: Final = 16_000_000  # bytes of entries that one session may keep in memory
+_COUNTED: Final = 20_000  # entries
+_ENVELOPE: Final = 32  # tokens of a request besides its parts: what opens the reply, a message that opens it
+_MARGIN: Final[Mapping[str, int]] = {"rough": 115, "estimate": 110, "exact": 100}  # percent
+_TOOL_SHARE: Final = 4  # one result has at most one in so many of the budget's tokens
+MEMORY: Final = (
+    "Working memory, as it was when the conversation was last summarised (changes since follow in it):"
+)
+
+
+class ContextOptions(TypedDict, total=False):
+    """What a context may be asked for besides its budget; see `Session.context`."""
+
+    system: str | None
+    model: str
+    tools: Sequence[Tool]
+    memory: Sequence[str]
+    recalled: Sequence[str]
+
+
+class Wants(msgspec.Struct, frozen=True, kw_only=True):
+    """What a context is asked for."""
+
+    budget: int | None = None
+    system: str | None = None
+    model: str = ""
+    tools: Sequence[Tool] = ()
+    memory: Sequence[str] = ()
+    recalled: Sequence[str] = ()
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a model takes: its window, the tokens kept for its reply, and those that a request may have as
+    `counter` counts them, with a margin where that only estimates."""
+
+    window: Window
+    reserve: int
+    tokens: int
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """The view with its results as they are shown, the limits it must fit, and what goes beside it."""
+
+    seen: View
+    limits: Limits
+    counter: Counter
+    memory: tuple[str, ...]
+    wants: Wants
+
+    def entries(self) -> list[AnyEntry]:
+        """All of it, in the order in which it is sent when nothing is left out."""
+        system = len(self.seen.system)
+        said = self.said()
+        blocks = [System(content=text) for text in self.memory if text.strip()]
+        return [*said[:system], *blocks, *said[system:]]
+
+    def said(self) -> list[AnyEntry]:
+        """The system's words, the summary and the turns."""
+        summary = [self.seen.summary] if self.seen.summary is not None else []
+        turns = [entry for turn in self.seen.turns for entry in turn.entries]
+        return [*self.seen.system, *summary, *turns]
+
+    def fixed(self) -> int:
+        """The tokens of what is neither the system's words, nor the summary, nor of the turns."""
+        schemas = [msgspec.structs.asdict(tool) for tool in self.wants.tools]
+        blocks = sum(self.counter.count_entry(System(content=text)) for text in self.memory)
+        return blocks + (self.counter.count_tools(schemas) if schemas else 0)
+
+
+class Memo:
+    """What is remembered of one session while it is in memory."""
+
+    def __init__(self) -> None:
+        self.folding: Folding | None = None
+        self.anchor: Anchor | None = None
+        self.systems: dict[int, System] = {}
+        self.results: dict[tuple[str, str, int], ToolResult] = {}
+        self.learned: dict[str, int] = {}  # tokens that a model was found to take, where these are fewer
+        self.warned: set[str] = set()
+        self._counted: dict[tuple[str, str], tuple[AnyEntry, int]] = {}
+        self._pieces: dict[tuple[str, str], tuple[AnyEntry, Piece]] = {}
+
+    def start(self, entries: Iterable[AnyEntry]) -> None:
+        """The entries that a view needs, as far as the log goes."""
+        self.folding = Folding(entries)
+        self._bound()
+
+    def advance(self, entry: AnyEntry) -> None:
+        if self.folding is None:
+            return
+        if isinstance(entry, Note) and entry.kind == RESTART:
+            self.folding = Folding([entry])
+        elif not self.folding.add(entry):
+            self.folding = None
+        if isinstance(entry, Compaction):
+            self.anchor = None
+            self.results.clear()
+            self._counted.clear()
+            self._pieces.clear()
+        self._bound()
+
+    def pieces(
+        self, model: str, tools: Sequence[Tool], entries: Iterable[AnyEntry], counter: Counter
+    ) -> list[Piece]:
+        """The pieces of a request, to be likened to those of the last one."""
+        head = head_piece(model, [msgspec.structs.asdict(tool) for tool in tools], counter)
+        return [head, *(self._piece(entry, counter) for entry in entries)]
+
+    def _piece(self, entry: AnyEntry, counter: Counter) -> Piece:
+        key = (counter.name, entry.id)
+        known = self._pieces.get(key)
+        if known is not None and known[0] is entry:
+            return known[1]
+        piece = entry_piece(entry, counter)
+        if entry.id:
+            if len(self._pieces) >= _COUNTED:
+                self._pieces.clear()
+            self._pieces[key] = (entry, piece)
+        return piece
+
+    def counter(self, counter: Counter) -> Counter:
+        """The same counter, which counts an entry once, for an entry never changes."""
+        return _Counted(counter, self._counted)
+
+    def _bound(self) -> None:
+        if self.folding is not None and self.folding.size > _MOST:
+            self.folding = None
+
+
+class _Counted:
+    """See `tokens.contract.Counter`. An entry is known by its id, and as the same object: one that is shown
+    shortened is another."""
+
+    def __init__(self, under: Counter, counted: dict[tuple[str, str], tuple[AnyEntry, int]]) -> None:
+        self.under = under
+        self.name = under.name
+        self.level: Level = under.level
+        self.is_estimate = under.is_estimate
+        self.count_text = under.count_text
+        self.count_tools = under.count_tools
+        self._counted = counted
+
+    def count_entry(self, entry: AnyEntry) -> int:
+        key = (self.name, entry.id)
+        known = self._counted.get(key)
+        if known is not None and known[0] is entry:
+            return known[1]
+        tokens = self.under.count_entry(entry)
+        if entry.id:
+            if len(self._counted) >= _COUNTED:
+                self._counted.clear()
+            self._counted[key] = (entry, tokens)
+        return tokens
+
+
+class Seeing:
+    """One session's views and contexts."""
+
+    def __init__(
+        self,
+        key: SessionKey,
+        store: LogStore,
+        settings: Settings,
+        on_problem: OnProblem,
+        caught_up: Callable[[], Live],
+    ) -> None:
+        self._key = key
+        self._store = store
+        self._settings = settings
+        self._on_problem = on_problem
+        self._caught_up = caught_up
+
+    def view(self, turn: str | None = None) -> View:
+        """See `Session.view`."""
+        live = self._caught_up()
+        with live.changed:
+            memo = memo_of(live)
+            if memo.folding is not None:
+                seen = memo.folding.view()
+                first = memo.folding.entries[0].seq if len(memo.folding) else 0
+            else:
+                reading = self._store.read(self._key, reverse=True, blobs=False)
+                entries = starts_at(heard(reading, self._on_problem))
+                seen, first = view(entries), entries[0].seq if entries else 0
+            if seen.summary is not None:
+                earlier = [self._system(memo, seq) for seq in live.meta.system if seq < first]
+                system = (*(entry for entry in earlier if entry is not None), *seen.system)
+                seen = msgspec.structs.replace(seen, system=system)
+        if turn is not None:
+            turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)
+            seen = msgspec.structs.replace(seen, turns=turns)
+        return seen
+
+    def prepared(self, turn: str | None, wants: Wants) -> Prepared:
+        """What a context is made of, before it is fitted. For no `turn`, messages that wait are in it too."""
+        seen = self.view(turn)
+        if wants.system:
+            seen = msgspec.structs.replace(seen, system=(System(content=wants.system), *seen.system))
+        counter = self.counter(wants.model)
+        limits = limits_of(self._settings.budget, self._hard(wants, counter))
+        seen = self._shortened(seen, limits.tool_result, counter)
+        return Prepared(seen, limits, counter, (*self.memory_blocks(), *wants.memory), wants)
+
+    def context(self, turn: str | None, wants: Wants) -> Context:
+        """See `Session.context`."""
+        return self.fitted(self.prepared(turn, wants))
+
+    def fitted(self, prepared: Prepared) -> Context:
+        """The context of what was prepared. Payloads are fetched for what is shown alone."""
+        seen, wants = prepared.seen, prepared.wants
+        fetched: dict[int, AnyEntry] = {}
+        while True:
+            context = fit(
+                seen,
+                prepared.limits,
+                prepared.counter,
+                memory=prepared.memory,
+                recalled=wants.recalled,
+                tools=wants.tools,
+            )
+            missing = [each for each in context.shown() if each.seq not in fetched and codec.blobs_of(each)]
+            if not missing:
+                return context
+            for entry in whole(self._store, self._key, missing, self._on_problem):
+                fetched[entry.seq] = entry
+            seen = seen.with_entries(fetched)
+
+    def counter(self, model: str) -> Counter:
+        """The best counter for the model, which remembers what it counted."""
+        return self.memo.counter(counter_of(model))
+
+    @property
+    def memo(self) -> Memo:
+        """What is remembered of the session now."""
+        return memo_of(self._caught_up())
+
+    def memory_blocks(self, *, now: bool = False) -> tuple[str, ...]:
+        """What the agent keeps in mind, as it was at the last compaction, or as it is `now`."""
+        meta = self._caught_up().meta
+        words = rendered(
+            meta.working_memory if now else meta.frozen.working_memory,
+            meta.facts if now else meta.frozen.facts,
+        )
+        return (f"{MEMORY}\n{words}",) if words else ()
+
+    def _hard(self, wants: Wants, counter: Counter) -> int:
+        if wants.budget is not None:
+            return wants.budget
+        if wants.model:
+            return room_of(wants.model, self._settings, counter).tokens
+        return self._settings.context_budget
+
+    def _system(self, memo: Memo, seq: int) -> System | None:
+        """The system's message with this number; it is shown however old it is."""
+        if seq not in memo.systems:
+            entry = entry_at(self._store, self._key, seq)
+            if not isinstance(entry, System):
+                return None
+            memo.systems[seq] = entry
+        return memo.systems[seq]
+
+    def _shortened(self, seen: View, limit: int | None, counter: Counter) -> View:
+        """The view with the results that are over the limit shown shorter."""
+        if limit is None:
+            return seen
+        large = [entry for turn in seen.turns for entry in turn.entries if _is_large(entry, limit, counter)]
+        if not large:
+            return seen
+        known = memo_of(self._caught_up()).results
+        shorter: dict[int, AnyEntry] = {}
+        for entry in large:
+            key = (entry.id, counter.name, limit)
+            if key not in known:
+                (full,) = whole(self._store, self._key, [entry], self._on_problem)
+                assert isinstance(full, ToolResult)
+                known[key] = shortened(full, limit, counter.count_text)
+            shorter[entry.seq] = known[key]
+        return seen.with_entries(shorter)
+
+
+def memo_of(live: Live) -> Memo:
+    """What is remembered with this live session."""
+    if not isinstance(live.memo, Memo):
+        live.memo = Memo()
+    memo: Memo = live.memo
+    return memo
+
+
+def counter_of(model: str) -> Counter:
+    """The best counter for the model; the rough one, of a common vocabulary, where none is named."""
+    return best_counter(model) if model else Rough(family_of("gpt-4o"))
+
+
+def room_of(model: str, settings: Settings, counter: Counter) -> Room:
+    """What the model takes, by the table of windows and the settings over it. Raises `InvalidConfig`."""
+    window = window_of(model, settings.windows)
+    reserve = max(1, min(settings.max_output, window.output, window.window // 4))
+    kind = "rough" if counter.level == "rough" else "estimate" if counter.is_estimate else "exact"
+    return Room(window, reserve, max(1, (window.room(reserve) - _ENVELOPE) * 100 // _MARGIN[kind]))
+
+
+def limits_of(settings: BudgetSettings, hard: int) -> Limits:
+    """The limits that the settings give a context of `hard` tokens."""
+    told: dict[str, Any] = msgspec.structs.asdict(settings)
+    told["tool_result"] = max(64, min(settings.tool_result, hard // _TOOL_SHARE))
+    return Limits(hard=hard, **told)
+
+
+def _is_large(entry: Seen, limit: int, counter: Counter) -> bool:
+    return isinstance(entry, ToolResult) and bool(entry.id) and counter.count_entry(entry) > limit

@@ -1,0 +1,41 @@
+"""What runs a model, loaded by the commands that do, so that the others start without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stratalog.config import Settings
+from stratalog.engine.compaction import Policy
+from stratalog.surfaces.cli.state import State
+
+if TYPE_CHECKING:
+    from stratalog.surfaces.cli.choosing import Asked
+
+
+def converse(state: State, **wished: str | int | None) -> int:
+    """See `conversing.converse`; `wished` are the fields of its `Wished`."""
+    from stratalog.surfaces.cli import conversing
+
+    return conversing.converse(state, conversing.wished(**wished), edit_lines)
+
+
+def policy_for(settings: Settings, *, window: int | None, preset_name: str | None) -> Policy:
+    """See `choosing.policy_for`."""
+    from stratalog.surfaces.cli import choosing
+
+    return choosing.policy_for(settings, window=window, preset_name=preset_name)
+
+
+def summariser_for(settings: Settings, spec: str | None) -> Asked:
+    """See `choosing.summariser_for`."""
+    from stratalog.surfaces.cli import choosing
+
+    return choosing.summariser_for(settings, spec)
+
+
+def edit_lines() -> None:
+    """Gives `input` the keys of a terminal and a history, where this Python has them."""
+    try:
+        import readline  # noqa: F401  # being imported is what it does
+    except ImportError:  # built without it: then lines are read as the terminal gives them
+        return
