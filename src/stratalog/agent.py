@@ -3,16 +3,15 @@
 Apart from `stratalog` itself, for it needs asyncio.
 """
 
+from stratalog.engine.agents import Agent, agent_of
 from stratalog.engine.compaction import Compacted
 from stratalog.engine.continuing import Continued, continue_async
 from stratalog.engine.running import (
-    Agent,
     Answered,
     Called,
     Event,
     Replied,
     Warned,
-    agent_of,
     ask,
     resume,
     run,

@@ -197,13 +197,14 @@ def compact_now(
     return asyncio.run(compact(session, policy=policy, summarise=summarise, by=by, force=force))
 
 
-def summariser_of(model: Model, name: str, *, most: int = 4_096) -> Summariser:
-    """A summariser that asks the model `name` for at most `most` tokens, its reasoning left out."""
+def summariser_of(model: Model, name: str, *, most: int = 4_096, silence: float = 120.0) -> Summariser:
+    """A summariser that asks the model `name` for at most `most` tokens, its reasoning left out; it may say
+    nothing for `silence` seconds."""
     shape = shape_of(model)
 
     async def ask(text: str) -> str:
         body = shape.body(Prompt(entries=(User(content=text),), max_output=most))
-        async for event in model.stream(Request(model=name, body=body)):
+        async for event in model.stream(Request(model=name, body=body, timeout=silence)):
             if isinstance(event, Completed):
                 said = [each for each in shape.entries(event.message, "") if isinstance(each, Assistant)]
                 return "\n".join(each.text for each in said)

@@ -17,24 +17,20 @@ restart, a deadline, in this process or another) is noticed within about a secon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from stratalog.config import Settings
-from stratalog.context import shorten
 from stratalog.context.budget import Context
-from stratalog.context.compact import Policy, preset
-from stratalog.context.shapes.contract import Tool
 from stratalog.context.shapes.table import shape_of
-from stratalog.engine import working
+from stratalog.engine.agents import Agent, configured, offered, policy_of, tools_of
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
 from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, room_of
-from stratalog.engine.session import Session
-from stratalog.engine.tools import AgentTool, Run, content_of
+from stratalog.engine.tools import content_of
 from stratalog.engine.turn import lost
 from stratalog.errors import (
     CompactionStuck,
@@ -50,14 +46,13 @@ from stratalog.errors import (
 from stratalog.ids import new_ulid
 from stratalog.log.contract import Problem
 from stratalog.models import extractive
-from stratalog.models.configured import Configured, model_from
+from stratalog.models.configured import Configured
 from stratalog.models.contract import Completed, ReasoningDelta, Request, Retrying, TextDelta
 from stratalog.tokens.calibrated import Calibrated, anchor, calibrate, ratio_of
 from stratalog.tokens.contract import Counter
 from stratalog.types import AnyEntry, Assistant, Content, ToolCall, ToolResult
 
 __all__ = [
-    "Agent",
     "Answered",
     "Called",
     "Compacted",
@@ -68,10 +63,7 @@ __all__ = [
     "Retrying",
     "TextDelta",
     "Warned",
-    "agent_of",
     "ask",
-    "offered",
-    "policy_of",
     "resume",
     "run",
 ]
@@ -82,33 +74,6 @@ _LOOK_OUTSIDE: Final = 1.0  # and between two at what other processes did
 _SHRINKS: Final = 5  # times that a request is made smaller because the provider finds it too long
 _SHRINK: Final = 2, 3
 _SUMMARY: Final = 4_096  # tokens that a summariser may answer with
-AfterWork: TypeAlias = Callable[[Session, str], object]
-
-
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers in a session: the model, what the system says to it, and the tools that it has.
-
-    `memory` are blocks of text that stand beside its working memory, which it tends by tools of its own if it
-    `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `after` are
-    called in a thread with the session and the turn's id when a turn was answered and the session let go;
-    what they raise of ours is told as a problem. Raises `InvalidInput` when two tools have one name.
-    """
-
-    model: Configured
-    system: str = ""
-    tools: tuple[AgentTool, ...] = ()
-    memory: tuple[str, ...] = ()
-    remembers: bool = True
-    summariser: Configured | None = None
-    after: tuple[AfterWork, ...] = ()
-
-    def __post_init__(self) -> None:
-        names = [each.name for each in self.tools]
-        names += [each.name for each in working.TOOLS] if self.remembers else []
-        names += [shorten.READ_TOOL] if names else []
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidInput("two tools of an agent have one name", names=twice)
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -228,7 +193,7 @@ class _Running:
         self.seeing: Seeing = turn.sync.seeing
         self.settings: Settings = session.sync.settings
         self.model = agent.model
-        self.tools = _tools_of(agent, session.sync, turn)
+        self.tools = tools_of(agent, session.sync, turn)
         self.offered = offered(agent)
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
@@ -302,7 +267,7 @@ class _Running:
         """Takes the turn's own model; why not, where it cannot be had."""
         try:
             if model is not None:
-                self.model = _configured(model, self.settings) if isinstance(model, str) else model
+                self.model = configured(model, self.settings) if isinstance(model, str) else model
         except InvalidConfig as error:
             return f"the agent's own model answers instead: {error}"
         return ""
@@ -351,14 +316,14 @@ class _Running:
 
     def _calibrated(self, counter: Counter) -> Counter:
         """The counter, scaled where the provider was seen to count more than it."""
-        known = self._memo().anchor
+        known = self._memo().anchors.get(self.model.name)
         return Calibrated(counter, known) if known is not None and ratio_of(known) > 1 else counter
 
     def _measured(self, prepared: Prepared) -> int:
         """The tokens by the provider's last report and what came after; 0 where that tells nothing."""
         memo = self._memo()
         pieces = memo.pieces(self.model.name, self.offered, prepared.entries(), _bare(prepared.counter))
-        estimate = calibrate(memo.anchor, pieces)
+        estimate = calibrate(memo.anchors.get(self.model.name), pieces)
         return estimate.tokens if estimate.basis == "reported" else 0
 
     async def _compacted(
@@ -407,7 +372,9 @@ class _Running:
         who = self.agent.summariser or self.model
         if who.name == extractive.NAME:
             return None, ""
-        return summariser_of(who.model, who.name, most=min(_SUMMARY, room.reserve)), who.name
+        return summariser_of(
+            who.model, who.name, most=min(_SUMMARY, room.reserve), silence=self.settings.silence
+        ), who.name
 
     def _summariser_room(self, room: Room) -> Room:
         who = self.agent.summariser or self.model
@@ -444,7 +411,9 @@ class _Running:
         """Keeps what the provider counted for what it was sent."""
         memo = self._memo()
         sent = memo.pieces(self.model.name, self.offered, context.shown(), _bare(prepared.counter))
-        memo.anchor = anchor(sent, completed.usage) or memo.anchor
+        known = anchor(sent, completed.usage)
+        if known is not None:
+            memo.anchors[self.model.name] = known
 
     def _entries(self, completed: Completed) -> list[AnyEntry]:
         """The reply as it is logged: its words, which carry what it cost, then its calls."""
@@ -535,82 +504,6 @@ class _Running:
             )
             with suppress(Conflict):  # the turn was taken away: nothing of it is written any more
                 await self.turn.append(entry)
-
-
-def policy_of(settings: Settings, room: Room) -> Policy:
-    """When to compact a session for a model with this room, by the agent's settings."""
-    policy = preset(settings.compaction.preset, room.tokens + room.reserve, room.reserve)
-    own = {
-        name: value
-        for name, value in msgspec.structs.asdict(settings.compaction).items()
-        if value is not None and name not in ("preset", "summariser")
-    }
-    changed: Policy = msgspec.structs.replace(policy, **own)
-    return changed
-
-
-def agent_of(settings: Settings, **what: Any) -> Agent:
-    """The agent whose model, and whose summariser, the settings name; `what` are further fields of `Agent`.
-
-    Raises `InvalidConfig` when they name none, or one that cannot be had.
-    """
-    if not settings.model:
-        raise InvalidConfig(
-            "no model is configured", hint="set `model` in stratalog.toml, such as openai:gpt-5, or name one"
-        )
-    model = _configured(settings.model, settings)
-    summariser = settings.compaction.summariser
-    other = _configured(summariser, settings) if summariser else None
-    return Agent(model=model, summariser=other, **what)
-
-
-def _configured(spec: str, settings: Settings) -> Configured:
-    """The model; where the settings' own is, if it is of the same provider."""
-    provider, _, _ = spec.partition(":")
-    if settings.model and settings.model.partition(":")[0].strip() != provider.strip():
-        return model_from(spec)
-    return model_from(spec, base_url=settings.base_url, api_key_env=settings.api_key_env)
-
-
-def offered(agent: Agent) -> tuple[Tool, ...]:
-    """The tools that the model is offered: the agent's own, its memory's, and what reads results back."""
-    own = (*(each.tool for each in agent.tools), *(working.TOOLS if agent.remembers else ()))
-    return (*own, shorten.TOOL) if own else ()
-
-
-def _tools_of(agent: Agent, session: Session, turn: AsyncTurn) -> dict[str, AgentTool]:
-    """The agent's tools and its memory's, by name."""
-    own = list(agent.tools)
-    if agent.remembers:
-        limit = session.settings.working_memory_limit
-        mine = working.WorkingDict(
-            lambda entries: turn.sync.append(*entries), lambda: session.meta.working_memory, limit
-        )
-        own += [AgentTool(each, _remembering(mine, each.name, turn)) for each in working.TOOLS]
-    if own:
-        own.append(AgentTool(shorten.TOOL, _reading(session, turn)))
-    return {each.name: each for each in own}
-
-
-def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
-    async def run(args: dict[str, Any]) -> Content:
-        return await turn.call_sync(working.answer, mine, name, args)
-
-    return run
-
-
-def _reading(session: Session, turn: AsyncTurn) -> Run:
-    def piece(args: dict[str, Any]) -> str:
-        found = session.entry(str(args.get("ref", "")))
-        if not isinstance(found, ToolResult):
-            raise InvalidInput("that is no tool's result", ref=found.id)
-        part = shorten.piece_of(found, int(args.get("offset", 0)), int(args.get("length", 8_000)))
-        return msgspec.json.encode(part).decode()
-
-    async def run(args: dict[str, Any]) -> Content:
-        return await turn.call_sync(piece, args)
-
-    return run
 
 
 def _bare(counter: Counter) -> Counter:

@@ -105,10 +105,10 @@ class Memo:
 
     def __init__(self) -> None:
         self.folding: Folding | None = None
-        self.anchor: Anchor | None = None
+        self.anchors: dict[str, Anchor] = {}  # by the model that reported
         self.systems: dict[int, System] = {}
         self.results: dict[tuple[str, str, int], ToolResult] = {}
-        self.learned: dict[str, int] = {}  # tokens that a model was found to take, where these are fewer
+        self.learned: dict[str, int] = {}  # the window that a model was found to have, where it is smaller
         self.warned: set[str] = set()
         self._counted: dict[tuple[str, str], tuple[AnyEntry, int]] = {}
         self._pieces: dict[tuple[str, str], tuple[AnyEntry, Piece]] = {}
@@ -126,7 +126,7 @@ class Memo:
         elif not self.folding.add(entry):
             self.folding = None
         if isinstance(entry, Compaction):
-            self.anchor = None
+            self.anchors.clear()
             self.results.clear()
             self._counted.clear()
             self._pieces.clear()

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from stratalog.config import CompactionSettings, Settings
+from stratalog.engine.agents import Agent, agent_of, policy_of
 from stratalog.engine.compaction import DEFAULT_WINDOW, Policy, Summariser, preset, summariser_of
-from stratalog.engine.running import Agent, agent_of, policy_of
 from stratalog.engine.seeing import Room, counter_of, room_of
 from stratalog.errors import InvalidConfig
 

@@ -18,10 +18,10 @@ import msgspec
 from stratalog import SessionKey, parse_key, session_key
 from stratalog.config import Settings, load_settings
 from stratalog.engine import Problem
+from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.continuing import resolve
 from stratalog.engine.core import default_data
-from stratalog.engine.running import Agent
 from stratalog.engine.seeing import counter_of, room_of
 from stratalog.errors import InvalidKey, NotFound, StorageFailed, StratalogError
 from stratalog.ids import new_ulid

@@ -11,10 +11,11 @@ import msgspec
 
 from stratalog import SessionKey
 from stratalog.engine import OpenTurn, SessionMeta
+from stratalog.engine.agents import Agent, offered, policy_of
 from stratalog.engine.aio import AsyncSession, AsyncStratalog
 from stratalog.engine.compaction import Nothing, compact
 from stratalog.engine.continuing import continue_async, resolve
-from stratalog.engine.running import Agent, Event, offered, policy_of, resume, run
+from stratalog.engine.running import Event, resume, run
 from stratalog.engine.seeing import counter_of, room_of
 from stratalog.errors import Ambiguous, InvalidInput, NotFound, SessionBusy
 from stratalog.ids import new_ulid

@@ -1,0 +1,125 @@
+"""What answers in a session, and how the settings shape it: the model, its tools, when it is compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stratalog.config import Settings
+from stratalog.context import shorten
+from stratalog.context.compact import Policy, preset
+from stratalog.context.shapes.contract import Tool
+from stratalog.engine import working
+from stratalog.engine.aio import AsyncTurn
+from stratalog.engine.seeing import Room
+from stratalog.engine.session import Session
+from stratalog.engine.tools import AgentTool, Run
+from stratalog.errors import InvalidConfig, InvalidInput
+from stratalog.models.configured import Configured, model_from
+from stratalog.types import Content, ToolResult
+
+AfterWork: TypeAlias = Callable[[Session, str], object]
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers in a session: the model, what the system says to it, and the tools that it has.
+
+    `memory` are blocks of text that stand beside its working memory, which it tends by tools of its own if it
+    `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `after` are
+    called in a thread with the session and the turn's id when a turn was answered and the session let go;
+    what they raise of ours is told as a problem. Raises `InvalidInput` when two tools have one name.
+    """
+
+    model: Configured
+    system: str = ""
+    tools: tuple[AgentTool, ...] = ()
+    memory: tuple[str, ...] = ()
+    remembers: bool = True
+    summariser: Configured | None = None
+    after: tuple[AfterWork, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.tools]
+        names += [each.name for each in working.TOOLS] if self.remembers else []
+        names += [shorten.READ_TOOL] if names else []
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidInput("two tools of an agent have one name", names=twice)
+
+
+def policy_of(settings: Settings, room: Room) -> Policy:
+    """When to compact a session for a model with this room, by the agent's settings."""
+    policy = preset(settings.compaction.preset, room.tokens + room.reserve, room.reserve)
+    own = {
+        name: value
+        for name, value in msgspec.structs.asdict(settings.compaction).items()
+        if value is not None and name not in ("preset", "summariser")
+    }
+    changed: Policy = msgspec.structs.replace(policy, **own)
+    return changed
+
+
+def agent_of(settings: Settings, **what: Any) -> Agent:
+    """The agent whose model, and whose summariser, the settings name; `what` are further fields of `Agent`.
+
+    Raises `InvalidConfig` when they name none, or one that cannot be had.
+    """
+    if not settings.model:
+        raise InvalidConfig(
+            "no model is configured", hint="set `model` in stratalog.toml, such as openai:gpt-5, or name one"
+        )
+    model = configured(settings.model, settings)
+    summariser = settings.compaction.summariser
+    other = configured(summariser, settings) if summariser else None
+    return Agent(model=model, summariser=other, **what)
+
+
+def configured(spec: str, settings: Settings) -> Configured:
+    """The model; where the settings' own is, if it is of the same provider."""
+    provider, _, _ = spec.partition(":")
+    if settings.model and settings.model.partition(":")[0].strip() != provider.strip():
+        return model_from(spec)
+    return model_from(spec, base_url=settings.base_url, api_key_env=settings.api_key_env)
+
+
+def offered(agent: Agent) -> tuple[Tool, ...]:
+    """The tools that the model is offered: the agent's own, its memory's, and what reads results back."""
+    own = (*(each.tool for each in agent.tools), *(working.TOOLS if agent.remembers else ()))
+    return (*own, shorten.TOOL) if own else ()
+
+
+def tools_of(agent: Agent, session: Session, turn: AsyncTurn) -> dict[str, AgentTool]:
+    """The agent's tools and its memory's, by name."""
+    own = list(agent.tools)
+    if agent.remembers:
+        limit = session.settings.working_memory_limit
+        mine = working.WorkingDict(
+            lambda entries: turn.sync.append(*entries), lambda: session.meta.working_memory, limit
+        )
+        own += [AgentTool(each, _remembering(mine, each.name, turn)) for each in working.TOOLS]
+    if own:
+        own.append(AgentTool(shorten.TOOL, _reading(session, turn)))
+    return {each.name: each for each in own}
+
+
+def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
+    async def run(args: dict[str, Any]) -> Content:
+        return await turn.call_sync(working.answer, mine, name, args)
+
+    return run
+
+
+def _reading(session: Session, turn: AsyncTurn) -> Run:
+    def piece(args: dict[str, Any]) -> str:
+        found = session.entry(str(args.get("ref", "")))
+        if not isinstance(found, ToolResult):
+            raise InvalidInput("that is no tool's result", ref=found.id)
+        part = shorten.piece_of(found, int(args.get("offset", 0)), int(args.get("length", 8_000)))
+        return msgspec.json.encode(part).decode()
+
+    async def run(args: dict[str, Any]) -> Content:
+        return await turn.call_sync(piece, args)
+
+    return run
