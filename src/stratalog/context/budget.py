@@ -153,7 +153,7 @@ class _Fitting:
         kept = sum(self.turn_tokens[cut:])
         within = limits.recent is None or kept - self.message <= limits.recent
         if fixed + kept <= hard and within:
-            return self._made(blocks, summary, extra, self.turns[cut:], len(self.turns) - cut)
+            return self._made(blocks, summary, extra, self.turns[cut:], len(self.turns) - cut, kept)
         if limits.over == "raise":
             part = f"what is kept of the turns ({len(self.turns) - cut})"
             own = limits.recent + self.message if limits.recent is not None else None
@@ -196,9 +196,9 @@ class _Fitting:
                 break
             shown.insert(0, older)
             recent -= cost
-        return self._made(
-            blocks, summary, None, tuple(shown), len(shown), degraded=True, notice=notice if noted else None
-        )
+        told = notice if noted else None
+        tokens = sum(self.count(entry) for each in shown for entry in each.entries)
+        return self._made(blocks, summary, None, tuple(shown), len(shown), tokens, degraded=True, notice=told)
 
     def _newest(self, left: int) -> tuple[TurnView | None, bool, int]:
         """The newest turn: its message, and the latest rounds that fit into what is left beside it; whether
@@ -289,11 +289,12 @@ class _Fitting:
         extra: User | None,
         turns: tuple[TurnView, ...],
         seen: int,
+        recent: int,
         *,
         degraded: bool = False,
         notice: User | None = None,
     ) -> Context:
-        recent = sum(self.count(entry) for turn in turns for entry in turn.entries)
+        """The context of these turns, which have `recent` tokens, of which `seen` are the view's."""
         if notice is not None:
             turns = (TurnView("", (notice,)), *turns)
         if extra is not None:

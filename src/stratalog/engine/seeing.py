@@ -251,7 +251,7 @@ class Seeing:
                 recalled=wants.recalled,
                 tools=wants.tools,
             )
-            missing = [each for each in context.shown() if each.seq not in fetched and codec.blobs_of(each)]
+            missing = [each for each in context.shown() if codec.has_blobs(each) and each.seq not in fetched]
             if not missing:
                 return context
             for entry in whole(self._store, self._key, missing, self._on_problem):

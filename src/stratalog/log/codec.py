@@ -318,6 +318,14 @@ def blobs_of(entry: Entry) -> list[Blob]:
     return [blob for blob in (own, *(getattr(part, "blob", None) for part in parts)) if blob is not None]
 
 
+def has_blobs(entry: Entry) -> bool:
+    """Whether there are any, told in a quarter of the time."""
+    if getattr(entry, "blob", None) is not None:
+        return True
+    content = getattr(entry, "content", None)
+    return isinstance(content, tuple) and any(getattr(part, "blob", None) is not None for part in content)
+
+
 def blob_name(blob: Blob) -> str:
     """The file name of a payload. Raises `DamagedLog` for a reference that no store made."""
     if not _SHA256.match(blob.sha256):
