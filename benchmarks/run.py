@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import Lab
-from measures import append, concurrency, listing, opening, schemes, size, software, startup
+from measures import append, concurrency, context, listing, opening, schemes, size, software, startup
 from peers import HERE, Peers, PeersUnavailable
 from report import as_json, lines, machine, markdown, table
 from rich.console import Console
 from runner import Result, run
 from spec import Size, Spec
 
-MEASURES = (append, software, concurrency, opening, listing, size, schemes, startup)
+MEASURES = (append, software, concurrency, opening, context, listing, size, schemes, startup)
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}
 """After so long a benchmark begins no new round, so that a slow disk does not make it endless."""

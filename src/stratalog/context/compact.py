@@ -26,13 +26,17 @@ Count = Callable[[AnyEntry], int]
 CountText = Callable[[str], int]
 
 
+_SMALL, _SMALL_SHARE = 800, 7  # in a small window a quarter of the target holds too few facts
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """When to compact and how far. Sizes are tokens; `window` is the model's, `reserve` what its reply needs.
 
     Compaction begins at the least of `trigger` of the window, the window less the reserve, and `cap`. It aims
     at the same part of that as `target` is of `trigger`, and keeps `keep_turns` turns, or, where that is set,
-    as many turns as have `keep_messages` messages. A summary has at most `summary_share` of the target and at
-    most `summary_most`. Raises `InvalidInput`.
+    as many turns as have `keep_messages` messages. A summary has at most `summary_share` of the target, in
+    small windows up to 800 tokens if they are no more than a seventh of the trigger, and at most
+    `summary_most`. Raises `InvalidInput`.
     """
 
     window: int
@@ -69,7 +73,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary_limit(self) -> int:
-        return max(64, min(self.summary_most, int(self.summary_share * self.target_at)))
+        share = max(int(self.summary_share * self.target_at), min(_SMALL, self.trigger_at // _SMALL_SHARE))
+        return max(64, min(self.summary_most, share))
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -303,6 +308,7 @@ def prompt(previous: str, chunk: str, limit: int) -> str:
 # --- what a summary must be ---
 
 _THINKING = regex.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)\s*", regex.DOTALL | regex.IGNORECASE)
+_LISTED = regex.compile(r"^\s*[-*•]\s*(\[[0-9A-Z]+\]\s*)?")
 TEXT_HEADING: Final = "Summary"
 _BLANK = regex.compile(r"\[[^\]\n]*\]|<[^>\n]*>|\{[^}\n]*\}|\b(?:n/?a|none|todo|tbd)\b", regex.IGNORECASE)
 
@@ -331,13 +337,18 @@ def assembled(standing: str, text: str, limit: int, count: CountText) -> str:
 
     Of the text its end is cut off first; what it says that stands before it already is left out.
     """
-    said = {line.strip() for line in standing.split("\n")}
-    own = "\n".join(line for line in text.split("\n") if not line.strip() or line.strip() not in said)
+    said = {_bare(line) for line in standing.split("\n")}
+    own = "\n".join(line for line in text.split("\n") if not line.strip() or _bare(line) not in said)
     own = own.strip()
     if not standing or not own:
         return capped(standing or own, limit, count)
     head = f"{standing}\n{TEXT_HEADING}:"
     return f"{head}\n{capped(own, max(1, limit - count(head) - 2), count)}"
+
+
+def _bare(line: str) -> str:
+    """A line without what lists it and what it cites."""
+    return str(_LISTED.sub("", line)).strip()
 
 
 def capped(summary: str, limit: int, count: CountText) -> str:

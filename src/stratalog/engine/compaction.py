@@ -278,9 +278,7 @@ async def _summary(
     window: int,
     count: CountText,
 ) -> Summary:
-    covered: list[AnyEntry] = []
-    for entry in decided.covered:
-        covered += session.with_payloads([entry]) if entry.blob is not None else [entry]
+    covered = await asyncio.to_thread(_covered, session, decided)
     why = ""
     if summarise is not None:
         try:
@@ -295,6 +293,14 @@ async def _summary(
     return Summary(text, extractive.NAME, why)
 
 
+def _covered(session: Session, decided: Plan) -> list[AnyEntry]:
+    """What is to be summarised, with its payloads."""
+    covered: list[AnyEntry] = []
+    for entry in decided.covered:
+        covered += session.with_payloads([entry]) if entry.blob is not None else [entry]
+    return covered
+
+
 async def _asked(
     covered: list[AnyEntry], decided: Plan, summarise: Summariser, window: int, count: CountText
 ) -> str:
@@ -307,7 +313,7 @@ async def _asked(
         raise ModelReplyUnusable("the summariser's window has no room for a transcript", window=window)
     replaced = count(text)
     seen = [entry for entry in covered if isinstance(entry, _SEEN)]
-    for chunk in chunks(seen, room, count):
+    for chunk in await asyncio.to_thread(lambda: list(chunks(seen, room, count))):
         replaced += count(chunk)
         text = capped(await _answer(summarise, prompt(text, chunk, limit), replaced, count), limit, count)
     return text

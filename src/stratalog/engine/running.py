@@ -197,6 +197,7 @@ class _Running:
         self.offered = offered(agent)
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
+        self.narrowed: dict[str, int] = {}  # windows for this turn, of models whose count was too low
         self.looked = 0.0  # when it was last seen what other processes did
 
     async def events(self, model: Configured | str | None) -> AsyncGenerator[Event, None]:
@@ -294,6 +295,7 @@ class _Running:
         counter = self.seeing.counter(name)
         room = room_of(name, self.settings, counter)
         learned = self._memo().learned.get(name, room.window.window)
+        learned = min(learned, self.narrowed.get(name, learned))
         if learned >= room.window.window:
             return room
         windows = {**self.settings.windows, name: learned}
@@ -304,7 +306,11 @@ class _Running:
         part, whole = _SHRINK
         told = error.where.get("window")
         smaller = min(room.window.window, context.tokens + room.reserve) * part // whole
-        if isinstance(told, int) and 0 < told < room.window.window:
+        if isinstance(told, int) and told > 0:
+            if told >= room.window.window:
+                # The window was right and the count was not: so it is only in this turn.
+                self.narrowed[self.model.name] = max(1, smaller)
+                return
             smaller = told
         self._memo().learned[self.model.name] = max(1, smaller)
 
@@ -362,11 +368,13 @@ class _Running:
 
     def _looked(self, prepared: Prepared) -> tuple[Looked, int]:
         """What a compaction has before it, the messages that wait too; and the tokens of the context."""
-        whole = self.seeing.prepared(None, prepared.wants)
+        seen = prepared.seen
+        if any(turn.waiting for turn in self.seeing.view().turns):
+            seen = self.seeing.prepared(None, prepared.wants).seen
         counter = prepared.counter
         fixed, measured = prepared.fixed(), self._measured(prepared)
         tokens = max(measured, fixed + sum(map(counter.count_entry, prepared.said())))
-        return Looked(whole.seen, counter.count_entry, counter.count_text, fixed, measured), tokens
+        return Looked(seen, counter.count_entry, counter.count_text, fixed, measured), tokens
 
     def _summariser(self, room: Room) -> tuple[Summariser | None, str]:
         who = self.agent.summariser or self.model

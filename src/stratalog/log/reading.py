@@ -86,7 +86,7 @@ class LogReader:
         log, after, before = self.opened, self.after, self.before
         try:
             active = self._entries_in(self._active_lines(), str(log.paths.log))
-            sealed = chain.from_iterable(map(self._piece, self._pieces()))
+            sealed = self._sealed_entries()
             found = chain(active, sealed) if self.reverse else chain(sealed, active)
             yield from self._without_gaps(
                 entry for entry in found if after < entry.seq and (before is None or entry.seq < before)
@@ -173,6 +173,11 @@ class LogReader:
             if end > self.after + 1 and (self.before is None or piece.base < self.before)
         ]
         return needed[::-1] if self.reverse else needed
+
+    def _sealed_entries(self) -> Iterator[AnyEntry]:
+        """Those of the sealed segments, whose directory is looked at only by one who gets so far."""
+        for piece in self._pieces():
+            yield from self._piece(piece)
 
     def _piece(self, piece: archive.Piece) -> Iterator[AnyEntry]:
         try:

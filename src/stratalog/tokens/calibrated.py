@@ -117,27 +117,18 @@ def ratio_of(known: Anchor) -> float:
     return min(high, max(low, (known.tokens + PRIOR) / (known.rough + PRIOR)))
 
 
-class Calibrated(msgspec.Struct, frozen=True):
+class Calibrated:
     """The counter for texts and entries that an anchor allows: `under`'s counts times the ratio seen."""
 
-    under: Counter
-    known: Anchor | None = None
+    level: Level = "calibrated"
+    is_estimate = True
 
-    @property
-    def name(self) -> str:
-        return f"calibrated × {self.ratio:.2f} over {self.under.name}"
-
-    @property
-    def level(self) -> Level:
-        return "calibrated"
-
-    @property
-    def is_estimate(self) -> bool:
-        return True
-
-    @property
-    def ratio(self) -> float:
-        return ratio_of(self.known) if self.known is not None else 1.0
+    def __init__(self, under: Counter, known: Anchor | None = None) -> None:
+        self.under = under
+        self.known = known
+        self.ratio = ratio_of(known) if known is not None else 1.0
+        self.name = f"calibrated × {self.ratio:.2f} over {under.name}"
+        self._thousandths = round(self.ratio * 1_000)
 
     def count_text(self, text: str) -> int:
         return self._scaled(self.under.count_text(text))
@@ -149,7 +140,7 @@ class Calibrated(msgspec.Struct, frozen=True):
         return self._scaled(self.under.count_tools(tools))
 
     def _scaled(self, tokens: int) -> int:
-        return -(-tokens * round(self.ratio * 1_000) // 1_000)
+        return -(-tokens * self._thousandths // 1_000)
 
 
 def ends_anchor(after: Iterable[AnyEntry]) -> bool:

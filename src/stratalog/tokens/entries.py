@@ -2,7 +2,8 @@
 
 A provider wraps each message in a few tokens of its own (role, separators). OpenAI documents 3 and 1 for a
 name (cookbook, "How to count tokens with tiktoken"); others tell nothing. A call carries its name and its id
-besides. Tools are counted as the JSON that is sent, though a provider rewrites it to something shorter.
+besides, and a result the id: no provider tells whether it counts those, so they are counted. Tools are
+counted as the JSON that is sent, though a provider rewrites it to something shorter.
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ def entry_tokens(entry: AnyEntry, count: CountText, images: ImageRule) -> int:
             counted = content_tokens(entry.content, count, images)
             if entry.blob is not None:
                 counted = whole(counted, len(entry.text), entry.blob.chars)
-            return counted + ENVELOPE
+            named = count(entry.call_id) if isinstance(entry, ToolResult) else 0
+            return counted + named + ENVELOPE
         case ToolCall():
             args = -(-entry.blob.size // 3) if entry.blob is not None else json_tokens(entry.args, count)
-            return args + count(entry.name) + 2 * ENVELOPE
+            return args + count(entry.name) + count(entry.call_id) + 2 * ENVELOPE
         case Compaction():
             counted = count(entry.summary)
             if entry.blob is not None:
