@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,29 @@ def test_wrong_settings_name_the_file(tmp_path: Path, text: str | bytes, name: s
     with pytest.raises(InvalidConfig) as caught:
         load_settings(tmp_path) if name == FILE else agent_settings(Settings(), tmp_path)
     assert caught.value.where["path"] == str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[compaction]\ntrigger = 0.3", "compaction.target"),
+        ("[compaction]\ntrigger = 1.5", "compaction.target"),
+        ("[compaction]\ntarget = 0.9", "compaction.target"),
+        ('[compaction]\npreset = "wat"', "preset"),
+        ("[windows]\nfoo = {window = 5, input = 50}", "windows.foo"),
+        ("[windows]\nfoo = {windw = 5}", "windows.foo"),
+        ("[budget]\nsoft = 0", "budget.soft"),
+    ],
+)
+def test_settings_that_contradict_one_another_name_the_file(tmp_path: Path, text: str, name: str) -> None:
+    """What no model could be asked with is an error when it is loaded, for all and for one agent."""
+    (tmp_path / "stratalog.toml").write_text(text)
+    with pytest.raises(InvalidConfig, match=re.escape(name)) as caught:
+        load_settings(tmp_path)
+    assert "stratalog.toml" in str(caught.value)
+    (tmp_path / "agent.toml").write_text(text)
+    with pytest.raises(InvalidConfig, match=re.escape(name)):
+        agent_settings(Settings(), tmp_path)
 
 
 @pytest.mark.parametrize("text", ['store = "jsonl"', 'sync = "never"', "blob_threshold = 5"])

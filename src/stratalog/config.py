@@ -48,7 +48,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     of the window, `cap` tokens. `summariser` is the model that is asked, written as `model`; "" for the one
     that answers, `extractive` for none."""
 
-    preset: str = "default"
+    preset: Literal["default", "fixed-80k"] = "default"
     trigger: float | None = None
     target: float | None = None
     cap: int | None = None
@@ -110,6 +110,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     continuing: ContinueSettings = ContinueSettings()
 
 
+_TRIGGERS = {"default": 0.8, "fixed-80k": 1.0}
+_TARGET = 0.3
+_FIGURES = ("window", "input", "output")
 _Table: TypeAlias = dict[str, Any]
 
 
@@ -169,7 +172,30 @@ def _checked(table: _Table, path: Path) -> Settings:
     for name, value in _numbers(_plain(settings)):
         if not 0 < value < math.inf:
             raise InvalidConfig(f"`{name}` must be a number above 0", path=str(path), hint=_HINT)
+    wrong = _contradiction(settings)
+    if wrong:
+        raise InvalidConfig(wrong, path=str(path), hint=_HINT)
     return settings
+
+
+def _contradiction(settings: Settings) -> str:
+    """What settings that are right one by one have against one another; "" for nothing."""
+    own = settings.compaction
+    trigger = own.trigger if own.trigger is not None else _TRIGGERS[own.preset]
+    target = own.target if own.target is not None else _TARGET
+    if not target < trigger <= 1:
+        figures = f"{target:g} and {trigger:g}"
+        parts = "`compaction.target` must be less than `compaction.trigger`, and both parts of 1"
+        return f"{parts}; they are {figures}"
+    for model, said in settings.windows.items():
+        given = said if isinstance(said, dict) else {"window": said}
+        for name in given:
+            if name not in _FIGURES:
+                return f"`windows.{model}` has no figure {name!r}: it has {', '.join(_FIGURES)}"
+        most = given.get("window")
+        if most is not None and max(given.values()) > most:
+            return f"`windows.{model}`: a model cannot be sent, or say, more than its window holds"
+    return ""
 
 
 def _numbers(table: _Table, prefix: str = "") -> Iterator[tuple[str, int | float]]:

@@ -218,6 +218,26 @@ def test_every_section_has_its_own_limit() -> None:
     assert everything.turns_left_out == 0
 
 
+def test_a_small_limit_for_turns_leaves_out_turns_and_nothing_else() -> None:
+    """Turns over their own limit go, also of the newest few; the context is not degraded, and what was
+    recalled stays. What memory and recalled texts lost is told."""
+    whole = seen(
+        *(
+            entry
+            for number in range(5)
+            for entry in (User(content=f"{number}" * 20), Assistant(content="r" * 20))
+        )
+    )
+    asked = Limits(hard=2_000, recent=70, keep_turns=3, memory=20, recalled=80)
+    context = fit(whole, asked, LENGTH, memory=["one\ntwo\nthree four five"], recalled=["a", "b" * 90])
+    assert not context.degraded
+    assert [entry.text[0] for entry in context.entries if isinstance(entry, User)] == ["[", "4"]
+    told = {section.name: section for section in context.sections}
+    assert told["recent turns"].tokens <= 70
+    assert told["recalled"].left_out > 90
+    assert told["memory"].left_out > 10
+
+
 # --- soft, hard, degrade ---
 
 

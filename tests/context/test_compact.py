@@ -582,6 +582,28 @@ def test_replies_that_are_refused(reply: str) -> None:
     assert refused(cleaned(reply), 300, count_text)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "x",
+        "无",
+        "目标:\n- (待填)\n事实：\n- （待补充）",
+        "I'm sorry, I can't help with that.",
+        "I cannot summarise this conversation.",
+        "抱歉，我无法完成这个请求。",
+    ],
+)
+def test_replies_that_say_nothing_are_refused(reply: str) -> None:
+    """S35: one character, a template in Chinese, an apology."""
+    assert refused(cleaned(reply), 300, count_text)
+
+
+def test_a_short_summary_is_taken() -> None:
+    """A few words may be all that there is to say; that somebody was sorry is no apology of the model's."""
+    for text in ("They spoke.", "用户住在里斯本。", "The user said: sorry, the boat is late."):
+        assert refused(text, 300, count_text) == ""
+
+
 def test_a_reply_without_its_reasoning_is_taken() -> None:
     """What was thought aloud is left out, what was said stays."""
     text = cleaned("<think>hm</think>\nThe user, Ana, wants a boat [of wood].")

@@ -31,7 +31,7 @@ from stratalog.engine.idle import compact_idle
 from stratalog.engine.session import Session
 from stratalog.errors import CompactionStuck, ModelUnavailable, NotFound, SessionBusy, StaleFence
 from stratalog.ids import new_ulid
-from stratalog.testing.scripted import Reply, ScriptedModel
+from stratalog.testing.scripted import Call, Reply, ScriptedModel
 from stratalog.tokens.rough import count_entry, count_text
 from stratalog.types import (
     AnyEntry,
@@ -72,14 +72,14 @@ def talk(session: Session, turns: int, *, seed: int = 1, words: int = 55) -> Non
 class Script:
     """A summariser that answers what it is told, the last for ever; what it was asked is in `prompts`."""
 
-    def __init__(self, *answers: str | Exception | Callable[[str], str]) -> None:
+    def __init__(self, *answers: str | BaseException | Callable[[str], str]) -> None:
         self.answers = list(answers)
         self.prompts: list[str] = []
 
     async def __call__(self, prompt: str) -> str:
         self.prompts.append(prompt)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer if isinstance(answer, str) else answer(prompt)
 
@@ -197,13 +197,17 @@ def test_a_model_that_fails_is_stood_in_for(chat: Session) -> None:
     assert (made.entry.by, made.stood_in) == ("extractive", "down")
 
 
+class PulledOut(BaseException):
+    """What no summariser's failure is: it is for whoever runs all this."""
+
+
 def test_failing_midway_three_times_leaves_the_log_as_it_was(chat: Session) -> None:
     """S23: whatever else fails, nothing is written and the session is free; then it is done once."""
     talk(chat, 30)
     before = raw(chat)
     for _ in range(3):
-        with pytest.raises(RuntimeError):
-            compact_now(chat, policy=SMALL, summarise=Script(RuntimeError("a bug")))
+        with pytest.raises(PulledOut):
+            compact_now(chat, policy=SMALL, summarise=Script(PulledOut()))
         assert raw(chat) == before
         assert chat.status == "idle"
     done(compact_now(chat, policy=SMALL))
@@ -357,6 +361,36 @@ def test_a_compaction_whose_session_was_taken_is_refused(chat: Session) -> None:
     with pytest.raises(StaleFence):
         asyncio.run(compact(chat, policy=SMALL, fence=stale))
     assert raw(chat) == before
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(refusal="I can't help with that."),
+        Reply(text="The user wants to", stop="length"),
+        Reply(calls=(Call("look", {}),)),
+    ],
+)
+def test_a_reply_that_is_no_whole_summary_is_none(chat: Session, reply: Reply) -> None:
+    """A refusal, a reply that was cut, and a call are no summary: the extractive one stands in."""
+    talk(chat, 40)
+    ask = summariser_of(ScriptedModel(lambda request: reply), "m")
+    made = done(asyncio.run(compact(chat, policy=SMALL, summarise=ask, by="m")))
+    assert made.entry.by == "extractive"
+    assert "no whole reply" in made.stood_in
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), TimeoutError(), KeyError("x")])
+def test_whatever_a_summariser_raises_another_stands_in(chat: Session, error: Exception) -> None:
+    """A summariser is anybody's code: the log says what it raised."""
+
+    async def fails(prompt: str) -> str:
+        raise error
+
+    talk(chat, 40)
+    made = done(asyncio.run(compact(chat, policy=SMALL, summarise=fails, by="m")))
+    assert made.entry.by == "extractive"
+    assert made.stood_in.startswith(type(error).__name__)
 
 
 # --- no progress ---

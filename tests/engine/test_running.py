@@ -438,6 +438,41 @@ def test_a_large_result_is_read_back_whole_by_the_model(data: Path) -> None:
     in_memory(data, work)
 
 
+@pytest.mark.parametrize("window", [8_000, 32_000])
+@pytest.mark.parametrize(
+    "unit", ["数据库里的内容很多", "😀🎉", 'say "\\\\" and "x"; ', "a1b2c3d4e5f6"], ids=ascii
+)
+def test_pieces_are_shown_whole_whatever_they_are_of(data: Path, unit: str, window: int) -> None:
+    """Following `next` from piece to piece gives every character, though each piece must fit what a result
+    is shown with, and however much is asked for."""
+
+    async def work(memory: AsyncStratalog) -> None:
+        text = unit * (40_000 // len(unit))
+        pieces: list[str] = []
+
+        def report() -> str:
+            return text
+
+        def script(request: Request) -> Any:
+            results = [entry for entry in raw(memory) if isinstance(entry, ToolResult)]
+            if not results:
+                return Reply(calls=(Call("report"),))
+            offset = 0
+            if len(results) > 1:
+                shown = json.loads(request.body["messages"][-1]["content"])
+                pieces.append(shown["text"])
+                if shown["next"] is None:
+                    return "I have read it."
+                offset = shown["next"]
+            args = {"ref": results[0].id, "offset": offset, "length": 200_000}
+            return Reply(calls=(Call("read_result", args),))
+
+        await ask(memory.session(KEY), agent_with(scripted(script), report), "Read the report.")
+        assert "".join(pieces) == text
+
+    in_memory(data, work, windows={NAME: window}, model_calls=400)
+
+
 def test_wrong_calls_of_read_result_are_told(data: Path) -> None:
     """No such entry, one that is no result, an offset beyond the end or that is no number."""
 
@@ -1620,13 +1655,17 @@ def test_what_is_done_after_a_turn(data: Path) -> None:
         def fails(session: Session, turn: str) -> None:
             raise NotFound("nothing to be done", key=turn)
 
+        def breaks(session: Session, turn: str) -> None:
+            raise KeyError(turn)
+
         model = scripted(["fine", ModelUnavailable("down")])
-        made = agent_with(model, after=(fails, note))
+        made = agent_with(model, after=(fails, breaks, note))
         reply = await ask(memory.session(KEY), made, "Go.")
         assert done == [("idle", reply.turn, ["user", "turn_start", "assistant", "turn_end"])]
         assert threading.main_thread() not in threads
         assert [problem.reason for problem in memory.sync.problems] == [
-            f"after a turn: nothing to be done [key {reply.turn}]"
+            f"after a turn: nothing to be done [key {reply.turn}]",
+            f"after a turn: KeyError: {reply.turn!r}",
         ]
         with pytest.raises(ModelUnavailable):
             await ask(memory.session(KEY), made, "Go.")

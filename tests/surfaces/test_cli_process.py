@@ -36,7 +36,7 @@ def test_first_use(tmp_path: Path) -> None:
 
 
 def test_times_are_local_with_their_offset(imported: Path) -> None:
-    """The zone of the environment is used, and named."""
+    """S83: times are kept in UTC; the zone of the environment is used to show them, and named."""
     east = process(
         "search", "BT-20931", "-n", 1, "--role", "user", STRATALOG_DATA=str(imported)
     ).stdout.decode()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.tokens.exact import exact_counter
 from stratalog.tokens.families import Family
 from stratalog.tokens.rough import (
     ENVELOPE,
@@ -175,3 +176,15 @@ def test_likened_models_cost_the_factor() -> None:
     """A model likened to a vocabulary costs the factor times as much."""
     text = "The quick brown fox jumps over the lazy dog. " * 50
     assert Rough(Family("o200k", 1.5)).count_text(text) == pytest.approx(1.5 * count_text(text), abs=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!@#$%^&*()_+-=[]{}" * 500, "[[[]]]{}{}" * 900, "[]()!+" * 2_000, "});\n" * 200],
+    ids=lambda text: text[:6],
+)
+def test_long_runs_of_marks_are_no_rulers(text: str) -> None:
+    """Punctuation of many kinds costs what it is long, within 30 % of o200k; a ruler next to nothing."""
+    exact = exact_counter("gpt-4o").count_text(text)
+    assert 0.7 * exact <= count_text(text) <= 1.3 * exact
+    assert count_text("=" * 4_000) < 100

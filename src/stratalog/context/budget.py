@@ -61,7 +61,8 @@ class Section(msgspec.Struct, frozen=True):
 class Context(msgspec.Struct, frozen=True):
     """What a model is to see. `tokens`, those of `tools` included, are at most `budget`.
 
-    `turns_left_out` counts turns wholly unseen; `degraded` says that the hard limit was met.
+    `turns_left_out` counts turns wholly unseen; `degraded` says that the hard limit was met; `warning` that
+    the model's window is a guess.
     """
 
     system: tuple[System, ...]
@@ -74,6 +75,7 @@ class Context(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     turns_left_out: int = 0
     degraded: bool = False
+    warning: str = ""
 
     @property
     def entries(self) -> tuple[Seen, ...]:
@@ -131,6 +133,7 @@ class _Fitting:
         self.all_turns = sum(self.turn_tokens)
 
     def fitted(self, memory: Sequence[str], recalled: Sequence[str]) -> Context:
+        self.memory, self.recalled = memory, [text for text in recalled if text.strip()]
         limits, hard = self.limits, self.limits.hard
         self.system = sum(map(self.count, self.whole.system))
         schemas = [msgspec.structs.asdict(tool) for tool in self.tools]
@@ -151,8 +154,11 @@ class _Fitting:
             room = min(room, limits.recent + self.message)
         cut = self._cut(room)
         kept = sum(self.turn_tokens[cut:])
-        within = limits.recent is None or kept - self.message <= limits.recent
-        if fixed + kept <= hard and within:
+        most = kept if limits.recent is None else limits.recent + self.message
+        while kept > most and cut < len(self.turns) - 1:
+            kept -= self.turn_tokens[cut]  # a limit of its own is not exceeded for the sake of the newest few
+            cut += 1
+        if fixed + kept <= hard and kept <= most:
             return self._made(blocks, summary, extra, self.turns[cut:], len(self.turns) - cut, kept)
         if limits.over == "raise":
             part = f"what is kept of the turns ({len(self.turns) - cut})"
@@ -304,14 +310,16 @@ class _Fitting:
         noted = self.count(notice) if notice is not None else 0
         blocks, short = self._of(memory, None, None), self._of((), summary, None)
         cost = self.count(self.whole.summary) if self.whole.summary is not None else 0
+        every = sum(self.count(System(content=text)) for text in self.memory if text.strip())
+        quoted = self.count(_quoted(self.recalled)) if self.recalled else 0
         sections = [
             Section("system", self.system),
             Section("tools", self.schemas),
-            Section("memory", blocks),
+            Section("memory", blocks, max(0, every - blocks)),
             Section("summary", short, max(0, cost - short)),
             Section("notice", noted),
             Section("recent turns", recent - self.message, max(0, self.all_turns - recent)),
-            Section("recalled", told),
+            Section("recalled", told, max(0, quoted - told)),
             Section("new message", self.message),
         ]
         return Context(

@@ -310,7 +310,18 @@ def prompt(previous: str, chunk: str, limit: int) -> str:
 _THINKING = regex.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)\s*", regex.DOTALL | regex.IGNORECASE)
 _LISTED = regex.compile(r"^\s*[-*•]\s*(\[[0-9A-Z]+\]\s*)?")
 TEXT_HEADING: Final = "Summary"
-_BLANK = regex.compile(r"\[[^\]\n]*\]|<[^>\n]*>|\{[^}\n]*\}|\b(?:n/?a|none|todo|tbd)\b", regex.IGNORECASE)
+_BLANK = regex.compile(
+    r"\[[^\]\n]*\]|<[^>\n]*>|\{[^}\n]*\}|\([^)\n]*\)|（[^）\n]*）|【[^】\n]*】"
+    r"|\b(?:n/?a|none|nothing|todo|tbd)\b|暂无|没有|無|无|待填|待定|待补充",
+    regex.IGNORECASE,
+)
+_REFUSAL = regex.compile(
+    r"(?:(?:i['’]?m|i am) (?:very |so )?(?:sorry|unable)|sorry|i (?:can(?:no|['’])t|won['’]t)|as an ai\b"
+    r"|(?:很|非常)?抱歉|对不起|我(?:无法|不能))",
+    regex.IGNORECASE,
+)
+_SAYS_LITTLE, _OF_MUCH = 2, 200  # tokens of a summary, and of what it would replace
+_REFUSES_IN = 80  # tokens: an apology that is longer says something besides
 
 
 def cleaned(text: str) -> str:
@@ -323,12 +334,18 @@ def refused(summary: str, replaced: int, count: CountText) -> str:
     if not summary.strip():
         return "it is empty"
     # A template that was not filled in: nothing but headings and placeholders.
-    bare = _BLANK.sub("", "\n".join(line for line in summary.split("\n") if not line.rstrip().endswith(":")))
+    bare = _BLANK.sub(
+        "", "\n".join(line for line in summary.split("\n") if not line.rstrip().endswith((":", "：")))
+    )
     if not any(char.isalnum() for char in regex.sub(r"^\s*#+.*$", "", bare, flags=regex.MULTILINE)):
         return "it is a template that was not filled in"
     size = count(summary)
     if size >= replaced:
         return f"it is as long as what it replaces ({size} tokens for {replaced})"
+    if size < _SAYS_LITTLE and replaced >= _OF_MUCH:
+        return f"it says next to nothing ({size} tokens for {replaced})"
+    if size < _REFUSES_IN and _REFUSAL.match(summary.strip()):
+        return "it is an apology"
     return ""
 
 

@@ -21,6 +21,7 @@ from stratalog.models.configured import Configured, model_from
 from stratalog.types import Content, ToolResult
 
 AfterWork: TypeAlias = Callable[[Session, str], object]
+ResultRoom: TypeAlias = Callable[[], tuple[int, Callable[[str], int]]]
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     `memory` are blocks of text that stand beside its working memory, which it tends by tools of its own if it
     `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `after` are
     called in a thread with the session and the turn's id when a turn was answered and the session let go;
-    what they raise of ours is told as a problem. Raises `InvalidInput` when two tools have one name.
+    what they raise is told as a problem. Raises `InvalidInput` when two tools have one name.
     """
 
     model: Configured
@@ -39,6 +40,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     remembers: bool = True
     summariser: Configured | None = None
     after: tuple[AfterWork, ...] = ()
+
+    async def close(self) -> None:
+        """Ends the connections of its models in the running event loop; asked again, they open new ones."""
+        for who in (self.model, self.summariser):
+            close = getattr(who.model, "close", None) if who is not None else None
+            if close is not None:
+                await close()
 
     def __post_init__(self) -> None:
         names = [each.name for each in self.tools]
@@ -90,8 +98,8 @@ def offered(agent: Agent) -> tuple[Tool, ...]:
     return (*own, shorten.TOOL) if own else ()
 
 
-def tools_of(agent: Agent, session: Session, turn: AsyncTurn) -> dict[str, AgentTool]:
-    """The agent's tools and its memory's, by name."""
+def tools_of(agent: Agent, session: Session, turn: AsyncTurn, room: ResultRoom) -> dict[str, AgentTool]:
+    """The agent's tools and its memory's, by name. `room` tells the tokens that a result is shown with."""
     own = list(agent.tools)
     if agent.remembers:
         limit = session.settings.working_memory_limit
@@ -100,7 +108,7 @@ def tools_of(agent: Agent, session: Session, turn: AsyncTurn) -> dict[str, Agent
         )
         own += [AgentTool(each, _remembering(mine, each.name, turn)) for each in working.TOOLS]
     if own:
-        own.append(AgentTool(shorten.TOOL, _reading(session, turn)))
+        own.append(AgentTool(shorten.TOOL, _reading(session, turn, room)))
     return {each.name: each for each in own}
 
 
@@ -111,15 +119,24 @@ def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
     return run
 
 
-def _reading(session: Session, turn: AsyncTurn) -> Run:
-    def piece(args: dict[str, Any]) -> str:
+def _reading(session: Session, turn: AsyncTurn, room: ResultRoom) -> Run:
+    def read(args: dict[str, Any]) -> str:
         found = session.entry(str(args.get("ref", "")))
         if not isinstance(found, ToolResult):
             raise InvalidInput("that is no tool's result", ref=found.id)
-        part = shorten.piece_of(found, int(args.get("offset", 0)), int(args.get("length", 8_000)))
-        return msgspec.json.encode(part).decode()
+        offset, length = args.get("offset", 0), args.get("length", shorten.DEFAULT_PIECE)
+        if not (isinstance(offset, int) and isinstance(length, int)):
+            raise InvalidInput("`offset` and `length` are whole numbers", tool=shorten.READ_TOOL)
+        limit, count = room()
+        length = min(length, shorten.LONGEST_PIECE)
+        # A piece that is over what a result is shown with would be shown without its middle.
+        while True:
+            piece = msgspec.json.encode(shorten.piece_of(found, offset, length)).decode()
+            if length == 1 or count(piece) <= limit:
+                return piece
+            length = max(1, length * 2 // 3)
 
     async def run(args: dict[str, Any]) -> Content:
-        return await turn.call_sync(piece, args)
+        return await turn.call_sync(read, args)
 
     return run

@@ -39,7 +39,7 @@ from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import shape_of
 from stratalog.context.view import View
 from stratalog.engine.session import Session
-from stratalog.errors import CompactionStuck, ModelError, ModelReplyUnusable, NotFound
+from stratalog.errors import CompactionStuck, ModelReplyUnusable, NotFound, StratalogError
 from stratalog.models import extractive
 from stratalog.models.contract import Completed, Model, Request
 from stratalog.tokens.rough import count_entry, count_text
@@ -64,7 +64,7 @@ __all__ = [
     "summary_of_all",
 ]
 
-# Answers one prompt with a text; raises `ModelError`.
+# Answers one prompt with a text; raises `ModelError`, or anything.
 Summariser: TypeAlias = Callable[[str], Awaitable[str]]
 
 R = TypeVar("R")
@@ -73,6 +73,7 @@ PROGRESS: Final = 0.1  # the part of a context that a pass should free
 _PASSES = 2
 _TRIES = 2
 _SHORTEST_CHUNK = 200
+_STOPS: Final = {"length": "it was cut", "refusal": "the model refused", "tools": "it calls tools"}
 _NOTHING_SAID = "Nothing that words could keep was said."
 
 
@@ -206,6 +207,10 @@ def summariser_of(model: Model, name: str, *, most: int = 4_096, silence: float 
         body = shape.body(Prompt(entries=(User(content=text),), max_output=most))
         async for event in model.stream(Request(model=name, body=body, timeout=silence)):
             if isinstance(event, Completed):
+                if event.stop not in ("end", "other"):
+                    raise ModelReplyUnusable(
+                        f"the summary is no whole reply: {_STOPS.get(event.stop, event.stop)}", model=name
+                    )
                 said = [each for each in shape.entries(event.message, "") if isinstance(each, Assistant)]
                 return "\n".join(each.text for each in said)
         raise ModelReplyUnusable("the model's stream ended without a reply", model=name)
@@ -281,10 +286,15 @@ async def _summary(
     covered = await asyncio.to_thread(_covered, session, decided)
     why = ""
     if summarise is not None:
-        try:
-            text = await _asked(covered, decided, summarise, window, count)
-        except ModelError as error:
-            why = str(error)
+        # A summariser may be anybody's code: whatever it raises, another stands in, and the log says why.
+        (text,) = await asyncio.gather(
+            _asked(covered, decided, summarise, window, count), return_exceptions=True
+        )
+        if isinstance(text, Exception):
+            told = isinstance(text, StratalogError)
+            why = str(text) if told else f"{type(text).__name__}: {text}"
+        elif isinstance(text, BaseException):
+            raise text
         else:
             share = decided.limit * 2 // 5
             standing = await asyncio.to_thread(extractive.standing, covered, decided.previous, share, count)

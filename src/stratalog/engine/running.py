@@ -17,7 +17,7 @@ restart, a deadline, in this process or another) is noticed within about a secon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -29,7 +29,7 @@ from stratalog.context.shapes.table import shape_of
 from stratalog.engine.agents import Agent, configured, offered, policy_of, tools_of
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
-from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, room_of
+from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, limits_of, room_of
 from stratalog.engine.tools import content_of
 from stratalog.engine.turn import lost
 from stratalog.errors import (
@@ -177,10 +177,12 @@ async def _run(
 
 async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:
     for work in agent.after:
-        try:
-            await session.call(work, session.sync, turn)
-        except StratalogError as error:
-            session.note(Problem(f"after a turn: {error}", key=str(session.key)))
+        (error,) = await asyncio.gather(session.call(work, session.sync, turn), return_exceptions=True)
+        if isinstance(error, Exception):
+            words = str(error) if isinstance(error, StratalogError) else f"{type(error).__name__}: {error}"
+            session.note(Problem(f"after a turn: {words}", key=str(session.key)))
+        elif isinstance(error, BaseException):
+            raise error
 
 
 class _Running:
@@ -193,7 +195,7 @@ class _Running:
         self.seeing: Seeing = turn.sync.seeing
         self.settings: Settings = session.sync.settings
         self.model = agent.model
-        self.tools = tools_of(agent, session.sync, turn)
+        self.tools = tools_of(agent, session.sync, turn, self._result_room)
         self.offered = offered(agent)
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
@@ -289,6 +291,12 @@ class _Running:
         )
         first = self.seeing.prepared(self.turn.sync.id, wants)
         return msgspec.structs.replace(first, counter=self._calibrated(first.counter)), room
+
+    def _result_room(self) -> tuple[int, Callable[[str], int]]:
+        """The tokens that one result is shown with, and how they are counted."""
+        name = self.model.name
+        limits = limits_of(self.settings.budget, self._room(name).tokens)
+        return limits.tool_result or 0, self.seeing.counter(name).count_text
 
     def _room(self, name: str) -> Room:
         """What the model takes, as far as it was found to."""

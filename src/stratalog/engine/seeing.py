@@ -251,6 +251,8 @@ class Seeing:
                 recalled=wants.recalled,
                 tools=wants.tools,
             )
+            if not wants.budget and wants.model:
+                context = msgspec.structs.replace(context, warning=self._warning(wants.model))
             missing = [each for each in context.shown() if codec.has_blobs(each) and each.seq not in fetched]
             if not missing:
                 return context
@@ -275,6 +277,9 @@ class Seeing:
             meta.facts if now else meta.frozen.facts,
         )
         return (f"{MEMORY}\n{words}",) if words else ()
+
+    def _warning(self, model: str) -> str:
+        return window_of(model, self._settings.windows).warning
 
     def _hard(self, wants: Wants, counter: Counter) -> int:
         if wants.budget is not None:

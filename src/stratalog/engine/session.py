@@ -304,6 +304,13 @@ class Session:
         return live.status if live is not None else "idle"
 
     @property
+    def busy(self) -> bool:
+        """Whether a turn holds it now, in any process."""
+        live = self._live()
+        with self._manager.outsider(live) as outsider:
+            return live.tenure is not None or outsider is not None
+
+    @property
     def meta(self) -> SessionMeta:
         """Title, pin, times and counts, as of now."""
         return self._caught_up().meta

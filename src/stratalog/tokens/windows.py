@@ -94,6 +94,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "gpt-5-chat": Row(128_000, 16_384, "github.com/labring/fastgpt-plugin/pull/297", _2026),
     "gpt-5.1-chat": Row(128_000, 16_384, "github.com/labring/fastgpt-plugin/pull/297", _2026),
     "gpt-5.2-chat": Row(128_000, 16_384, "OpenRouter's list, by starascendin/lifeos-plugin", _2026),
+    "gpt-4.5": Row(128_000, 16_384, _OPENAI_OLD, "2025"),
     "gpt-4.1": Row(
         1_047_576, 32_768, "OpenRouter's list; github.com/agentstation/starmap for the output", _2026
     ),

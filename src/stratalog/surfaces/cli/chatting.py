@@ -43,7 +43,10 @@ def chat_command(
         ),
     ] = None,
     window: Annotated[
-        int | None, typer.Option("--window", metavar="TOKENS", min=1, help="The window of the model.")
+        int | None,
+        typer.Option(
+            "--window", metavar="TOKENS", min=1, help="The model's window, unless agent.toml says it."
+        ),
     ] = None,
 ) -> None:
     """Talk with a model. All that is said is in the log; /help lists what else can be done."""

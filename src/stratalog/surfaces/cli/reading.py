@@ -151,6 +151,8 @@ def show_context(
         stretches = [Stretch(part.name, part.tokens, part.left_out) for part in context.sections]
         out.print()
         print_bar(out, stretches, context.budget, context.turns_left_out)
+        if context.warning:
+            out.warn(context.warning)
         if context.degraded:
             out.tell("not all that is recent fits: a notice stands for what is left out")
         if messages:

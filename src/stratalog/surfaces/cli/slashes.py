@@ -80,8 +80,9 @@ class Chat:
         self.out.tell(f'{session.key.local} "{self.out.title(session.meta.title)}"')
         for line in self._last_exchange():
             self.out.tell(line)
+        busy = session.busy
         for turn in session.unfinished():
-            self.out.tell(self._unfinished(turn))
+            self.out.tell(self._unfinished(turn, busy))
 
     async def _shown(self, events: AsyncGenerator[Event, None]) -> None:
         shown = Shown(self.out)
@@ -122,8 +123,10 @@ class Chat:
     def _brief(self, entry: User | Assistant) -> str:
         return f"  {clipped(self.out.line(words_on_a_line(entry)), _BRIEF, self.out.glyphs.more)}"
 
-    def _unfinished(self, turn: OpenTurn) -> str:
+    def _unfinished(self, turn: OpenTurn, busy: bool) -> str:
         words = clipped(self.out.line(turn.message.text), 60, self.out.glyphs.more)
+        if turn.started and busy:
+            return f'being answered by another process: "{words}"; your next message waits for its end'
         if turn.started:
             what = "/resume goes on with it, your next message closes it as interrupted"
             return f'not finished: "{words}"; {what}'
