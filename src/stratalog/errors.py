@@ -9,6 +9,8 @@
     │   ├── Ambiguous               a name that could be that of several sessions
     │   └── WorkingMemoryFull       more than an agent's dictionary, or its pinned facts, may have
     ├── NotFound                no such session, entry or turn
+    ├── AccessDenied            this caller may not; no store was asked
+    ├── LaneDenied              no place where this session's records may live
     ├── Conflict                somebody else's state stands in the way; nothing was written
     │   ├── SessionBusy             another turn holds the session
     │   ├── SessionExists           the target already has a history
@@ -18,6 +20,7 @@
     │   ├── StorageFailed           the system refused a read or a write; the log is as it was
     │   │   └── StorageFull             no space left; works again once there is
     │   ├── LogBusy                 another process keeps the log locked
+    │   ├── StoreBusy               another writes to the store of records for too long; nothing was written
     │   ├── ForeignFile             not a log of ours, or another session's: left untouched
     │   ├── NewerFormat             written by a later version: left untouched
     │   └── DamagedLog              what is asked for is damaged
@@ -81,6 +84,14 @@ class NotFound(StratalogError):
     pass
 
 
+class AccessDenied(StratalogError):
+    pass
+
+
+class LaneDenied(StratalogError):
+    pass
+
+
 class Conflict(StratalogError):
     pass
 
@@ -114,6 +125,10 @@ class StorageFull(StorageFailed):
 
 
 class LogBusy(LogError):
+    pass
+
+
+class StoreBusy(LogError):
     pass
 
 

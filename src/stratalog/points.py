@@ -27,6 +27,11 @@ POINTS = (
     "delete.renamed",
     "delete.archive",
     "delete.done",
+    "purge.batch",
+    "purge.deleted",
+    "purge.merged",
+    "purge.vacuumed",
+    "purge.truncated",
 )
 
 _armed: dict[str, tuple[int, Callable[[], None]]] = {}

@@ -1,0 +1,983 @@
+"""Records in SQLite: one file for a tenant, with their history and the index of their words.
+
+A write is one transaction, taken for writing from its start (`BEGIN IMMEDIATE`), with `synchronous` FULL:
+what `writing` has ended is on the disk, and with it the record's terms and its line of the history. Within a
+process writers wait for one another at a lock, in turn; between processes at SQLite's. Reading uses a
+connection of its own, so that no reader waits for a writer's disk. The few connections that are idle are
+kept; none crosses a fork, and none outlives the file that it was opened on.
+
+Scopes are `places`, each a row with a number, compared whole and exactly. The words are an FTS5 table without
+content, over terms that are made in Python, with the place as one more term: a search within a scope costs
+what the scope costs. Taking a row out of it needs the terms that were put in, so a record's row keeps them.
+
+The history refuses to be changed or deleted, by triggers that only a purge's mark lets through. `purge`
+deletes in transactions of bounded size and then rewrites the file; marks say that this is still to be done,
+so that a purge which was killed is finished by the same call.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from stratalog import osfiles
+from stratalog.errors import (
+    DamagedLog,
+    ForeignFile,
+    InvalidInput,
+    LogBusy,
+    LogError,
+    NewerFormat,
+    StorageFailed,
+    StorageFull,
+    StoreBusy,
+)
+from stratalog.ids import new_ulid
+from stratalog.memory.codec import Written, already_noted, decode_event, decode_record, moved, settle
+from stratalog.memory.contract import (
+    Capabilities,
+    Change,
+    Event,
+    Found,
+    Record,
+    RecordPage,
+    Scope,
+    Tombstone,
+    Where,
+)
+from stratalog.memory.matching import (
+    Terms,
+    all_of_slots,
+    askable,
+    asked,
+    asks_what_lasts,
+    by_prefix,
+    indexed,
+    matches,
+    positive,
+)
+from stratalog.points import reach
+
+FILE: Final = "memory.sqlite3"
+_APPLICATION: Final = 0x5374_6C6D  # "Stlm"
+_WAIT_S: Final = 10.0
+_IDLE: Final = 4
+_BATCH: Final = 200
+_MERGE_PAGES: Final = 1000
+_MOST: Final = 2**62
+_MOST_VALUES: Final = 10_000
+_COUNTED: Final = ("records", "events", "sources", "index", "tombstones", "idempotency")
+
+# What leads from each version to the next; the first from nothing. Statements end with a semicolon and a line
+# break, which stand nowhere else.
+MIGRATIONS: Final = (
+    """
+CREATE TABLE places (
+    id INTEGER PRIMARY KEY, environment TEXT NOT NULL, kind TEXT NOT NULL, scope TEXT NOT NULL,
+    UNIQUE (environment, kind, scope));
+CREATE TABLE records (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL,
+    layer TEXT NOT NULL, status TEXT NOT NULL, valid_from INTEGER, valid_to INTEGER,
+    expires_at INTEGER NOT NULL, body BLOB NOT NULL, terms TEXT NOT NULL);
+CREATE UNIQUE INDEX records_by_id ON records (id);
+CREATE INDEX records_in_order ON records (place, id);
+CREATE INDEX records_by_key ON records (place, key);
+CREATE TABLE sources (
+    entry TEXT NOT NULL, record INTEGER NOT NULL, PRIMARY KEY (entry, record)) WITHOUT ROWID;
+CREATE INDEX sources_by_record ON sources (record);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, place INTEGER NOT NULL, record INTEGER NOT NULL,
+    body BLOB NOT NULL);
+CREATE INDEX events_by_place ON events (place);
+CREATE INDEX events_by_record ON events (record);
+CREATE TABLE tombstones (
+    place INTEGER NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (place, key, at, content)) WITHOUT ROWID;
+CREATE TABLE results (key TEXT PRIMARY KEY, result TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE result_places (
+    result TEXT NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, record INTEGER NOT NULL,
+    PRIMARY KEY (result, place, key, record)) WITHOUT ROWID;
+CREATE INDEX result_places_by_place ON result_places (place, key);
+CREATE INDEX result_places_by_record ON result_places (record);
+CREATE TABLE marks (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING fts5 (
+    terms, place, content='', tokenize="ascii tokenchars '!""#$%&''()*+,-./:;<=>?@[\\]^_`{|}~'");
+CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN
+    SELECT RAISE (ABORT, 'the history is not changed'); END;
+CREATE TRIGGER events_are_kept BEFORE DELETE ON events
+    WHEN NOT EXISTS (SELECT 1 FROM marks WHERE name = 'purge') BEGIN
+    SELECT RAISE (ABORT, 'the history is not deleted'); END;
+""",
+)
+
+_WORDS: Final = "INSERT INTO words (rowid, terms, place) VALUES (?, ?, ?)"
+_NO_WORDS: Final = "INSERT INTO words (words, rowid, terms, place) VALUES ('delete', ?, ?, ?)"
+
+
+class _Sql(NamedTuple):
+    """A condition and the values for its question marks."""
+
+    text: str
+    values: list[Any]
+
+
+class _Span(NamedTuple):
+    """Of which places, as a condition on a column; or of which record, where `column` says so."""
+
+    condition: str
+    values: list[Any]
+    column: str = ""
+
+    def of(self, column: str) -> str:
+        return self.condition.format(self.column or column)
+
+
+class _Connection(NamedTuple):
+    """An open database: of which file, and of which time between two calls of `close`."""
+
+    database: sqlite3.Connection
+    ino: tuple[int, int]
+    epoch: int
+
+
+class _Open:
+    """What one process has open. A connection must not cross a fork, nor a lock that was held then."""
+
+    def __init__(self) -> None:
+        self.writer = threading.Lock()
+        self.mutex = threading.Lock()
+        self.idle: list[_Connection] = []
+        self.left: list[_Connection] = []  # of a file that is gone: to close them would harm its successor
+        self.epoch = 0
+
+
+class SqliteRecords:
+    """The records in the file `path`, of one tenant. Safe for threads, processes and forks.
+
+    The file is made, 0600, when something is first written; reading makes nothing. `terms` gives the words of
+    a text to search by, `query_terms` those of a query where they differ. A writer waits `wait` seconds for
+    another, then raises `StoreBusy`.
+
+    Every method raises `DamagedLog` for a file that cannot be read as a store, `NewerFormat` for one of a
+    later version and `ForeignFile` for another program's, both left untouched, `StorageFull` and
+    `StorageFailed` for what the system refuses, and `InvalidInput` for more than ten thousand values in a
+    `Where`.
+    """
+
+    capabilities = Capabilities(name="sqlite")
+
+    def __init__(
+        self, path: Path | str, *, terms: Terms, query_terms: Terms | None = None, wait: float = _WAIT_S
+    ) -> None:
+        self.path = Path(path)
+        self._terms = terms
+        self._query_terms = query_terms or terms
+        self._wait = wait
+        self._open: dict[int, _Open] = {}
+
+    # --- the contract ---
+
+    @contextmanager
+    def writing(self) -> Iterator[_Transaction]:
+        with self._alone() as database:
+            transaction = _Transaction(database, self.path, self._terms)
+            try:
+                yield transaction
+            finally:
+                transaction.end()
+            if transaction.broken is not None:
+                raise transaction.broken
+
+    def find(self, where: Where, *, limit: int = 100, after: str = "") -> RecordPage:
+        positive(limit)
+        with self._reading() as database:
+            found = _find(database, where, limit=min(limit, _MOST) + 1, after=after) if database else []
+        page = tuple(found[:limit])
+        return RecordPage(page, page[-1].id if len(found) > limit else "")
+
+    def search(self, where: Where, query: str, *, limit: int = 10) -> tuple[Found, ...]:
+        positive(limit)
+        terms = asked(query, self._query_terms)
+        if not terms:
+            return ()
+        with self._reading() as database:
+            return _search(database, where, terms, min(limit, _MOST)) if database else ()
+
+    def history(self, where: Where, *, limit: int = 100, after: int = 0) -> tuple[Event, ...]:
+        positive(limit)
+        with self._reading() as database:
+            return _history(database, where, min(limit, _MOST), after) if database else ()
+
+    def purge(self, where: Where, *, dry_run: bool = False) -> dict[str, int]:
+        """As the contract says. While it runs others may read and write between its transactions. At its
+        end the whole file is rewritten, which takes as much space again; when that fails, everything is
+        deleted all the same, and the same call tries again."""
+        counts = dict.fromkeys(_COUNTED, 0)
+        if dry_run:
+            with self._reading() as database:
+                if database:
+                    _add(counts, _counted(database, where))
+            return counts
+        if not self._exists():
+            return counts
+        while True:
+            with self._alone() as database, _typed(self.path):
+                gone = _purge_records(database, where)
+            reach("purge.batch")
+            _add(counts, gone)
+            if not gone["records"]:
+                break
+        with self._alone() as database, _typed(self.path):
+            _add(counts, _purge_slots(database, where))
+            marks = _marks_of(database)
+        reach("purge.deleted")
+        if marks:
+            self._rewrite(marks)
+        return counts
+
+    def close(self) -> None:
+        """Closes what is open. The store may be used again."""
+        here = self._here()
+        with here.mutex:
+            here.epoch += 1
+            idle, here.idle = here.idle, []
+        for connection in idle:
+            self._give_back(here, connection)
+
+    # --- how ---
+
+    def _rewrite(self, marks: list[tuple[str]]) -> None:
+        """Leaves nothing in the files of what was deleted, and takes these marks of it away; those that
+        another purge has set meanwhile stay."""
+        first = True
+        while self._merge(first):
+            first = False
+        reach("purge.merged")
+        with self._writer(), self._connected() as database:
+            assert database is not None
+            with _typed(self.path):
+                database.execute("VACUUM")
+                reach("purge.vacuumed")
+                (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
+        if busy:
+            raise StoreBusy(
+                "what was purged is deleted, but its bytes are still in the file, for another reads it",
+                path=str(self.path),
+                hint="purge again once it has ended",
+            )
+        reach("purge.truncated")
+        with self._alone() as database, _typed(self.path):
+            database.executemany("DELETE FROM marks WHERE name = ?", marks)
+
+    def _merge(self, first: bool) -> bool:
+        """Some of the work of merging the index into one, in which no deleted term is left; whether there is
+        more."""
+        with self._alone() as database, _typed(self.path):
+            before = database.total_changes
+            pages = -_MERGE_PAGES if first else _MERGE_PAGES
+            database.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+            return database.total_changes - before >= 2
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is taken for writing from its start, and ends with the block."""
+        with self._writer(), self._connected(make=True) as database:
+            assert database is not None
+            with _typed(self.path):
+                _begin(database, time.monotonic() + self._wait)
+            done = False
+            try:
+                yield database
+                with _typed(self.path):
+                    database.execute("COMMIT")
+                done = True
+            finally:
+                if not done and database.in_transaction:
+                    with _typed(self.path):
+                        database.execute("ROLLBACK")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """One state of the store; None when there is none."""
+        with self._connected() as database, _typed(self.path):
+            if database is None:
+                yield None
+                return
+            database.execute("BEGIN")
+            try:
+                yield database
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+
+    @contextmanager
+    def _writer(self) -> Iterator[None]:
+        writer = self._here().writer
+        if not writer.acquire(timeout=self._wait):
+            raise _busy(self.path)
+        try:
+            yield
+        finally:
+            writer.release()
+
+    @contextmanager
+    def _connected(self, *, make: bool = False) -> Iterator[sqlite3.Connection | None]:
+        """A connection that nobody else uses meanwhile; None when there is no store, unless to `make` it."""
+        here = self._here()
+        connection = self._take(here, make)
+        try:
+            yield connection.database if connection else None
+        finally:
+            if connection is not None:
+                self._give_back(here, connection)
+
+    def _take(self, here: _Open, make: bool) -> _Connection | None:
+        ino = _inode(self.path)
+        with here.mutex:
+            while here.idle:
+                connection = here.idle.pop()
+                if connection.ino == ino:
+                    return connection
+                here.left.append(connection)
+            epoch = here.epoch
+        if ino == _NOWHERE and not make:
+            return None
+        with _typed(self.path):
+            database, ino = _connect(self.path, self._wait, make)
+        return _Connection(database, ino, epoch) if database else None
+
+    def _give_back(self, here: _Open, connection: _Connection) -> None:
+        gone = connection.ino != _inode(self.path)
+        with here.mutex:
+            if gone:
+                here.left.append(connection)
+                return
+            if connection.epoch == here.epoch and len(here.idle) < _IDLE:
+                here.idle.append(connection)
+                return
+        connection.database.close()
+
+    def _here(self) -> _Open:
+        """What this process has open. What its parent had is left to the parent, and never closed."""
+        pid = os.getpid()
+        return self._open.get(pid) or self._open.setdefault(pid, _Open())
+
+    def _exists(self) -> bool:
+        with self._connected() as database:
+            return database is not None
+
+
+class _Transaction:
+    def __init__(self, database: sqlite3.Connection, path: Path, terms: Terms) -> None:
+        self._database: sqlite3.Connection | None = database
+        self._path = path
+        self._terms = terms
+        self._asked: set[tuple[str, Scope, str]] = set()
+        self.broken: LogError | None = None
+
+    def find(self, where: Where) -> tuple[Record, ...]:
+        known = askable(where, any_status=True)
+        if known is not None:
+            self._asked |= {
+                (known.environment, scope, key) for scope in known.scopes for key in known.keys or ("",)
+            }
+        with self._using() as database:
+            return tuple(_find(database, where, limit=_MOST))
+
+    def tombstones(self, environment: str, scope: Scope, key: str) -> tuple[Tombstone, ...]:
+        if askable(Where(environment=environment, scopes=(scope,), keys=(key,))) is None:
+            return ()
+        self._asked.add((environment, scope, key))
+        with self._using() as database:
+            place = _place(database, environment, scope)
+            found = database.execute(
+                "SELECT at, content FROM tombstones WHERE place = ? AND key = ? ORDER BY at, content",
+                (place, key),
+            ).fetchall()
+        return tuple(
+            [
+                Tombstone(environment=environment, scope=scope, key=key, at=at, content=content)
+                for at, content in found
+            ]
+        )
+
+    def done(self, idempotency: str) -> str | None:
+        with self._using() as database:
+            return _result(database, idempotency)
+
+    def write(self, change: Change, *, idempotency: str = "", result: str = "") -> None:
+        written, stones = settle(change)
+        terms = [" ".join(indexed(one.event.record, self._terms)) for one in written]
+        _storable(result, "a result")
+        with self._using() as database:
+            _refuse_moves(database, written)
+            if idempotency and _result(database, idempotency) is not None:
+                raise already_noted(idempotency)
+            links = {_put(database, *pair) for pair in zip(written, terms, strict=True)}
+            links |= {_bury(database, stone) for stone in stones}
+            if idempotency:
+                _note(database, idempotency, result, links or self._asked_about(database))
+
+    def _asked_about(self, database: sqlite3.Connection) -> set[tuple[int, str, int]]:
+        return {
+            (_make_place(database, environment, scope), key, 0) for environment, scope, key in self._asked
+        }
+
+    def end(self) -> None:
+        self._database = None
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """The transaction's connection. What fails halfway is not written, also when the caller goes on."""
+        if self._database is None:
+            raise StorageFailed("this transaction has ended", hint="begin another with `writing()`")
+        if self.broken is not None:
+            raise self.broken
+        try:
+            with _typed(self._path):
+                yield self._database
+        except LogError as error:
+            self.broken = error
+            raise
+
+
+# --- reading ---
+
+
+def _find(database: sqlite3.Connection, where: Where, *, limit: int, after: str = "") -> list[Record]:
+    known = askable(where)
+    if known is None:
+        return []
+    condition = _condition(known)
+    found: list[tuple[str, bytes]] = []
+    for span in _spans(database, known):
+        found += database.execute(
+            f"SELECT id, body FROM records {_index(known)}"
+            f" WHERE {span.of('place')} AND id > ?{condition.text} ORDER BY id LIMIT ?",
+            (*span.values, after.encode("utf-8", "replace").decode(), *condition.values, limit),
+        )
+    return [decode_record(body) for _, body in sorted(found)[:limit]]
+
+
+def _search(database: sqlite3.Connection, where: Where, terms: list[str], limit: int) -> tuple[Found, ...]:
+    known = askable(where)
+    spans = _spans(database, known) if known else []
+    if known is None or not spans:
+        return ()
+    condition = _condition(known)
+    places = [] if known.whole else [place for span in spans for place in span.values]
+    reached = f"records.place IN ({_marks(places)})" if places else spans[0].of("records.place")
+    best = database.execute(
+        "SELECT row, bm25(words, 1.0, 0.0) AS points FROM words CROSS JOIN records ON row = words.rowid"
+        f" WHERE words MATCH ? AND {reached}{condition.text} ORDER BY points, id DESC LIMIT ?",
+        (
+            _match(terms, places),
+            *(value for span in spans for value in span.values),
+            *condition.values,
+            limit,
+        ),
+    ).fetchall()
+    found = []
+    for row, points in best:
+        (body,) = database.execute("SELECT body FROM records WHERE row = ?", (row,)).fetchone()
+        found.append(Found(decode_record(body), -points))
+    return tuple(found)
+
+
+def _match(terms: list[str], places: list[int]) -> str:
+    """The FTS5 query; without places, over all. In quotes nothing is an operator, and a quote is doubled."""
+    quoted = ['"{}"{}'.format(term.replace('"', '""'), "*" if by_prefix(term) else "") for term in terms]
+    inside = " OR ".join(f'"p{place}"' for place in places)
+    return f"{{terms}} : ({' OR '.join(quoted)})" + (f" AND {{place}} : ({inside})" if places else "")
+
+
+def _history(database: sqlite3.Connection, where: Where, limit: int, after: int) -> tuple[Event, ...]:
+    known = askable(where, any_status=True)
+    if known is None:
+        return ()
+    spans = _spans(database, known)
+    if known.keys or known.ids:
+        # What never changes is asked of the records, whose history then has an index of its own.
+        lasting = Where(
+            environment=known.environment, scopes=(), keys=known.keys, ids=known.ids, whole=known.whole
+        )
+        spans = [_Span("{} = ?", [row], "record") for row in _rows(database, spans, lasting)]
+    if not asks_what_lasts(known):
+        held = _held(database, spans, known)
+        spans = [_Span("{} = ?", [row], "record") for row in sorted(held)]
+    # Of everything, the order of their numbers is the shortest way.
+    index = "NOT INDEXED" if known.whole and spans and not spans[0].column else ""
+    found: list[tuple[int, bytes]] = []
+    for span in spans:
+        found += database.execute(
+            f"SELECT seq, body FROM events {index} WHERE {span.of('place')} AND seq > ? ORDER BY seq LIMIT ?",
+            (*span.values, _int64(after), limit),
+        )
+    return tuple([decode_event(seq, body) for seq, body in sorted(found)[:limit]])
+
+
+def _held(database: sqlite3.Connection, spans: list[_Span], where: Where) -> set[int]:
+    """The rows of the records for which `where` holds or held."""
+    held: set[int] = set()
+    for span in spans:
+        for record, body in database.execute(
+            f"SELECT record, body FROM events WHERE {span.of('place')}", span.values
+        ):
+            if record not in held and matches(where, decode_event(0, body).record, any_status=True):
+                held.add(record)
+    return held
+
+
+def _rows(database: sqlite3.Connection, spans: list[_Span], where: Where, limit: int = -1) -> list[int]:
+    """The rows of the records that are reached, of any status, of which the rest of `where` holds; up to
+    `limit` of each span."""
+    condition = _condition(where, any_status=True)
+    found: list[int] = []
+    for span in spans:
+        found += [
+            row
+            for (row,) in database.execute(
+                f"SELECT row FROM records {_index(where)} WHERE {span.of('place')}{condition.text} LIMIT ?",
+                (*span.values, *condition.values, limit),
+            )
+        ]
+    return found
+
+
+def _spans(database: sqlite3.Connection, where: Where) -> list[_Span]:
+    """One for each of the scopes that have anything; one for all, where `where` is for all."""
+    if where.whole == "tenant":
+        return [_Span("{} > 0", [])]
+    if where.whole:
+        return [_Span("{} IN (SELECT id FROM places WHERE environment = ?)", [where.environment])]
+    found = [_place(database, where.environment, scope) for scope in where.scopes]
+    return [_Span("{} = ?", [place]) for place in found if place is not None]
+
+
+def _place(database: sqlite3.Connection, environment: str, scope: Scope) -> int | None:
+    row = database.execute(
+        "SELECT id FROM places WHERE environment = ? AND kind = ? AND scope = ?",
+        (environment, scope.kind, scope.id),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _index(where: Where) -> str:
+    """Which way to the records is the shortest. SQLite, which keeps no statistics, would rather not sort."""
+    if where.ids:
+        return "INDEXED BY records_by_id"
+    if where.entries:
+        return "NOT INDEXED"  # but by their rows
+    if where.whole:
+        return "INDEXED BY records_by_id"
+    return "INDEXED BY records_by_key" if where.keys else "INDEXED BY records_in_order"
+
+
+def _condition(where: Where, *, any_status: bool = False) -> _Sql:
+    """What `where` says besides its scopes, as SQL that begins with AND. Input stands in the values only."""
+    text: list[str] = []
+    values: list[Any] = []
+
+    def add(condition: str, given: Sequence[Any]) -> None:
+        if len(given) > _MOST_VALUES:
+            raise InvalidInput("too many values to ask for at once", most=_MOST_VALUES, hint="ask in parts")
+        text.append(" AND " + condition.format(_marks(given)))
+        values.extend(given)
+
+    if where.statuses and not any_status:
+        add("status IN ({})", where.statuses)
+    if where.layers:
+        add("layer IN ({})", [str(layer) for layer in where.layers])
+    if where.keys:
+        add("key IN ({})", where.keys)
+    if where.ids:
+        add("id IN ({})", where.ids)
+    if where.entries:
+        add("row IN (SELECT record FROM sources WHERE entry IN ({}))", where.entries)
+    if where.valid_at is not None:
+        at = _int64(where.valid_at)
+        add("(valid_from IS NULL OR valid_from <= ?) AND (valid_to IS NULL OR valid_to > ?)", [at, at])
+    if where.now:
+        add("(expires_at = 0 OR expires_at > ?)", [_int64(where.now)])
+    return _Sql("".join(text), values)
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _int64(value: int) -> int:
+    return max(-(2**63), min(value, 2**63 - 1))
+
+
+def _result(database: sqlite3.Connection, idempotency: str) -> str | None:
+    key = _storable(idempotency, "an idempotency key")
+    row = database.execute("SELECT result FROM results WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else None
+
+
+# --- writing ---
+
+
+def _put(database: sqlite3.Connection, written: Written, terms: str) -> tuple[int, str, int]:
+    """Writes an event, its record and the index; the record's place, key and row."""
+    record = written.event.record
+    now = (
+        record.layer,
+        record.status,
+        record.valid_from and record.valid_from.at,
+        record.valid_to and record.valid_to.at,
+        record.expires_at,
+        written.record_body,
+        terms,
+    )
+    entries = {source.entry for source in record.sources}
+    found = database.execute("SELECT row, place, terms FROM records WHERE id = ?", (record.id,)).fetchone()
+    if found:
+        row, place, before = found
+        database.execute(
+            "UPDATE records SET layer = ?, status = ?, valid_from = ?, valid_to = ?, expires_at = ?,"
+            " body = ?, terms = ? WHERE row = ?",
+            (*now, row),
+        )
+        if terms != before:
+            database.execute(_NO_WORDS, (row, before, f"p{place}"))
+            database.execute(_WORDS, (row, terms, f"p{place}"))
+        known = {entry for (entry,) in database.execute("SELECT entry FROM sources WHERE record = ?", (row,))}
+        database.executemany(
+            "DELETE FROM sources WHERE entry = ? AND record = ?", [(entry, row) for entry in known - entries]
+        )
+        entries -= known
+    else:
+        place = _make_place(database, record.environment, record.scope)
+        row = database.execute(
+            "INSERT INTO records (id, place, key, layer, status, valid_from, valid_to, expires_at, body,"
+            " terms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (record.id, place, record.key, *now),
+        ).lastrowid
+        database.execute(_WORDS, (row, terms, f"p{place}"))
+    if entries:
+        database.executemany("INSERT INTO sources VALUES (?, ?)", [(entry, row) for entry in entries])
+    database.execute("INSERT INTO events (place, record, body) VALUES (?, ?, ?)", (place, row, written.body))
+    return place, record.key, row
+
+
+def _bury(database: sqlite3.Connection, stone: Tombstone) -> tuple[int, str, int]:
+    place = _make_place(database, stone.environment, stone.scope)
+    database.execute(
+        "INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?)", (place, stone.key, stone.at, stone.content)
+    )
+    return place, stone.key, 0
+
+
+def _make_place(database: sqlite3.Connection, environment: str, scope: Scope) -> int:
+    place = _place(database, environment, scope)
+    if place is None:
+        (place,) = database.execute(
+            "INSERT INTO places (environment, kind, scope) VALUES (?, ?, ?) RETURNING id",
+            (environment, scope.kind, scope.id),
+        ).fetchone()
+    assert place is not None
+    return place
+
+
+def _note(
+    database: sqlite3.Connection, idempotency: str, result: str, links: set[tuple[int, str, int]]
+) -> None:
+    database.execute("INSERT INTO results VALUES (?, ?)", (idempotency, result))
+    database.executemany(
+        "INSERT INTO result_places VALUES (?, ?, ?, ?)", [(idempotency, *link) for link in links]
+    )
+
+
+def _refuse_moves(database: sqlite3.Connection, written: list[Written]) -> None:
+    slots: dict[str, tuple[str, ...]] = {}
+    for one in written:
+        record = one.event.record
+        slot = (record.environment, record.scope.kind, record.scope.id, record.key)
+        if record.id not in slots:
+            found = database.execute(
+                "SELECT environment, kind, scope, key FROM records JOIN places ON places.id = place"
+                " WHERE records.id = ?",
+                (record.id,),
+            ).fetchone()
+            slots[record.id] = found or slot
+        if slots[record.id] != slot:
+            raise moved(record)
+
+
+def _storable(text: str, what: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} is text that UTF-8 can hold", got=ascii(text)) from error
+    return text
+
+
+# --- purging ---
+
+
+def _counted(database: sqlite3.Connection, where: Where) -> dict[str, int]:
+    """What `purge` would delete, row by row as it does it."""
+    known = askable(where, any_status=True)
+    if known is None:
+        return {}
+    spans = _spans(database, known)
+    rows = _rows(database, spans, known)
+    results: set[str] = set()
+    counts = dict.fromkeys(_COUNTED, 0) | {"records": len(rows), "index": len(rows)}
+    for row in rows:
+        for name in ("events", "sources"):
+            counts[name] += database.execute(
+                f"SELECT count(*) FROM {name} WHERE record = ?", (row,)
+            ).fetchone()[0]
+        results.update(_results_of(database, "record = ?", (row,)))
+    if all_of_slots(known):
+        stones = _slot_keys(known)
+        for span in spans:
+            results |= _results_in(database, span, known)
+            counts["tombstones"] += database.execute(
+                f"SELECT count(*) FROM tombstones WHERE {span.of('place')}{stones.text}",
+                (*span.values, *stones.values),
+            ).fetchone()[0]
+    return counts | {"idempotency": len(results)}
+
+
+def _purge_records(database: sqlite3.Connection, where: Where) -> dict[str, int]:
+    """Deletes up to a batch of records with all that hangs on them; how many rows of each kind."""
+    counts = dict.fromkeys(_COUNTED, 0)
+    known = askable(where, any_status=True)
+    if known is None:
+        return counts
+    rows = _rows(database, _spans(database, known), known, _BATCH)[:_BATCH]
+    if not rows:
+        return counts
+    database.execute("INSERT INTO marks VALUES ('purge')")
+    _mark(database)
+    for row in rows:
+        place, terms = database.execute("SELECT place, terms FROM records WHERE row = ?", (row,)).fetchone()
+        counts["idempotency"] += _drop_results(database, _results_of(database, "record = ?", (row,)))
+        counts["events"] += database.execute("DELETE FROM events WHERE record = ?", (row,)).rowcount
+        counts["sources"] += database.execute("DELETE FROM sources WHERE record = ?", (row,)).rowcount
+        database.execute(_NO_WORDS, (row, terms, f"p{place}"))
+        database.execute("DELETE FROM records WHERE row = ?", (row,))
+    counts["records"] = counts["index"] = len(rows)
+    database.execute("DELETE FROM marks WHERE name = 'purge'")
+    return counts
+
+
+def _purge_slots(database: sqlite3.Connection, where: Where) -> dict[str, int]:
+    """Deletes what slots have besides records, when `where` means all of them."""
+    counts = {"tombstones": 0, "idempotency": 0}
+    known = askable(where, any_status=True)
+    if known is None or not all_of_slots(known):
+        return counts
+    stones = _slot_keys(known)
+    empty = " AND ".join(
+        f"NOT EXISTS (SELECT 1 FROM {table} WHERE {table}.place = places.id)"
+        for table in ("records", "events", "tombstones", "result_places")
+    )
+    for span in _spans(database, known):
+        counts["idempotency"] += _drop_results(database, _results_in(database, span, known))
+        counts["tombstones"] += database.execute(
+            f"DELETE FROM tombstones WHERE {span.of('place')}{stones.text}", (*span.values, *stones.values)
+        ).rowcount
+        if database.execute(f"DELETE FROM places WHERE {span.of('id')} AND {empty}", span.values).rowcount:
+            _mark(database)  # its name is somebody's too
+    if any(counts.values()):
+        _mark(database)
+    return counts
+
+
+def _slot_keys(where: Where, *more: str) -> _Sql:
+    """Of which keys, where `where` names any."""
+    keys = (*where.keys, *more) if where.keys else ()
+    return _condition(Where(environment="", scopes=(), keys=keys), any_status=True)
+
+
+def _results_in(database: sqlite3.Connection, span: _Span, where: Where) -> set[str]:
+    """The results of slots: of their keys, and of transactions that asked about a whole scope."""
+    if where.whole == "tenant" and not where.keys:
+        return {result for (result,) in database.execute("SELECT key FROM results")}
+    keys = _slot_keys(where, "")
+    return _results_of(database, span.of("place") + keys.text, (*span.values, *keys.values))
+
+
+def _results_of(database: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> set[str]:
+    found = database.execute(f"SELECT DISTINCT result FROM result_places WHERE {condition}", values)
+    return {result for (result,) in found}
+
+
+def _drop_results(database: sqlite3.Connection, results: set[str]) -> int:
+    for result in results:
+        database.execute("DELETE FROM result_places WHERE result = ?", (result,))
+        database.execute("DELETE FROM results WHERE key = ?", (result,))
+    return len(results)
+
+
+def _mark(database: sqlite3.Connection) -> None:
+    """Notes that there are bytes to be overwritten."""
+    database.execute("INSERT INTO marks VALUES (?)", (f"rewrite {new_ulid()}",))
+
+
+def _marks_of(database: sqlite3.Connection) -> list[tuple[str]]:
+    """All that is noted outside a purge's transactions."""
+    return database.execute("SELECT name FROM marks").fetchall()
+
+
+def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, number in more.items():
+        counts[name] += number
+
+
+# --- opening ---
+
+_NOWHERE: Final = (0, 0)
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return _NOWHERE
+    return (found.st_dev, found.st_ino)
+
+
+def _connect(path: Path, wait: float, make: bool) -> tuple[sqlite3.Connection | None, tuple[int, int]]:
+    """A connection to the store, brought to the present version, and the file that it is to; None when there
+    is no store yet and `make` is not said."""
+    if make:
+        osfiles.make_dir(path.parent)
+    # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
+    with osfiles.locked_dir(path.parent, wait):
+        if make and not path.exists():
+            # Only a new file: to close one that is in use would end this process's locks on it.
+            os.close(osfiles.open_new(path))
+            osfiles.sync_dir(path.parent)
+        ino = _inode(path)
+        database = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw",  # it makes no file of its own
+            uri=True,
+            isolation_level=None,
+            timeout=wait,
+            check_same_thread=False,
+        )
+        ready = False
+        try:
+            ready = _prepare(database, path, make)
+        finally:
+            if not ready:
+                database.close()
+    return (database if ready else None), ino
+
+
+def _prepare(database: sqlite3.Connection, path: Path, make: bool) -> bool:
+    """Whether it is a store now."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != _APPLICATION and (tables or application or version):
+        raise ForeignFile("this database is not a store of records; it was left untouched", path=str(path))
+    if version > len(MIGRATIONS):
+        raise NewerFormat(
+            f"this store of records is of format {version}; this version knows up to {len(MIGRATIONS)};"
+            " it was left untouched",
+            path=str(path),
+            hint="upgrade stratalog to open it",
+        )
+    if not version and not make:
+        return False
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA fullfsync = ON")  # where a sync may stop at the disk's cache: macOS
+    database.execute("PRAGMA secure_delete = ON")
+    database.execute("PRAGMA cache_size = -8000")  # KiB, for a negative number
+    if version < len(MIGRATIONS):
+        _migrate(database)
+    return True
+
+
+def _migrate(database: sqlite3.Connection) -> None:
+    """From the version that is there to the present one, all or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        for script in MIGRATIONS[version:]:
+            for statement in script.split(";\n"):
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+
+def _begin(database: sqlite3.Connection, until: float) -> None:
+    """Begins to write. SQLite waits by itself, but not in every case in which it says that it is busy."""
+    while True:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(0.005)
+
+
+# --- errors ---
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for an error of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+@contextmanager
+def _typed(path: Path) -> Iterator[None]:
+    """Turns what SQLite, the system and the codec raise into errors that say where and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translated(error, path) from error
+    except msgspec.MsgspecError as error:
+        raise DamagedLog(
+            "a record in the store is damaged", path=str(path), reason=error, hint="restore a backup"
+        ) from error
+    except LogBusy as error:
+        raise _busy(path) from error
+    except OSError as error:
+        raise osfiles.failed(error, "opening the store of records", path) from error
+
+
+def _busy(path: Path) -> StoreBusy:
+    return StoreBusy(
+        "another writes to the store of records for too long; nothing was written",
+        path=str(path),
+        hint="try again; if it persists, look for a stopped or hung process",
+    )
+
+
+def _translated(error: sqlite3.Error, path: Path) -> LogError:
+    code = _code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return StorageFull("no space left; nothing was changed", path=str(path), hint="free some space")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _busy(path)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DamagedLog(
+            f"the store of records is damaged: {error}", path=str(path), hint="restore a backup"
+        )
+    return StorageFailed(
+        f"the store of records cannot be used: {error}",
+        path=str(path),
+        hint="check the disk and the permissions",
+    )
