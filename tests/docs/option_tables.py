@@ -14,23 +14,38 @@ from typing import Any
 import typer
 
 from stratalog.surfaces.cli.app import app
+from stratalog.surfaces.cli.asking import PANEL
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
-_MARK = re.compile(r"<!-- options: ([\w-]+) -->\n(?:\n\|.*\n(?:\|.*\n)+)?")
+_MARK = re.compile(r"<!-- options: ([\w -]+) -->\n(?:\n\|.*\n(?:\|.*\n)+)?")
 _COMMON = ("--data", "--tenant", "--json")
+_WHO = "memory who"
 
 
 def commands() -> dict[str, Any]:
-    """The commands by name; the group itself is `stratalog`."""
+    """The commands by name; the group itself is `stratalog`. Those of a group in it have its name before
+    theirs, as they are typed."""
     group: Any = typer.main.get_command(app)
-    return {"stratalog": group, **group.commands}
+    found = {"stratalog": group}
+    for name, command in group.commands.items():
+        within = getattr(command, "commands", None)
+        found |= {f"{name} {each}": below for each, below in within.items()} if within else {name: command}
+    return found
 
 
 def parameters(name: str) -> list[Any]:
-    """The arguments and options of a command without those that all have; `common` has those."""
+    """The arguments and options of a command without those that all have, or all of `memory`; `common` and
+    `memory who` have those."""
     if name == "common":
         return [each for each in commands()["stratalog"].params if each.opts[0] in _COMMON]
-    return [each for each in commands()[name].params if not set(each.opts) & set(_COMMON)]
+    if name == _WHO:
+        return [each for each in commands()["memory add"].params if _says_who(each)]
+    own = [each for each in commands()[name].params if not set(each.opts) & set(_COMMON)]
+    return [each for each in own if not _says_who(each)]
+
+
+def _says_who(parameter: Any) -> bool:
+    return bool(getattr(parameter, "rich_help_panel", None) == PANEL)
 
 
 def table(name: str) -> str:

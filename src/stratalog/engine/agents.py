@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,13 +24,37 @@ AfterWork: TypeAlias = Callable[[Session, str], object]
 ResultRoom: TypeAlias = Callable[[], tuple[int, Callable[[str], int]]]
 
 
+class Mind(Protocol):
+    """What an agent knows beyond the conversation. Its calls are made in a thread; what `recall` and `after`
+    raise costs nobody the turn, and what `answer` raises is told to the model."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools by which the model looks into it."""
+        ...
+
+    def recall(self, session: Session, text: str) -> Sequence[str]:
+        """Asked once a turn with the message's words: texts that may matter, the worthiest first. They are
+        shown as data before the message, as far as they fit."""
+        ...
+
+    def answer(self, session: Session, name: str, args: dict[str, Any]) -> str:
+        """Performs a call of one of its tools."""
+        ...
+
+    def after(self, session: Session, turn: str) -> object:
+        """Told of each turn that was answered, when the session is let go."""
+        ...
+
+
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """What answers in a session: the model, what the system says to it, and the tools that it has.
 
     `memory` are blocks of text that stand beside its working memory, which it tends by tools of its own if it
-    `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `after` are
-    called in a thread with the session and the turn's id when a turn was answered and the session let go;
-    what they raise is told as a problem. Raises `InvalidInput` when two tools have one name.
+    `remembers`. `summariser` is the model that writes summaries, if not the one that answers. `mind` is what
+    it knows beyond the conversation. `after` are called in a thread with the session and the turn's id when a
+    turn was answered and the session let go; what they raise is told as a problem. Raises `InvalidInput` when
+    two tools have one name.
     """
 
     model: Configured
@@ -39,6 +63,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     memory: tuple[str, ...] = ()
     remembers: bool = True
     summariser: Configured | None = None
+    mind: Mind | None = None
     after: tuple[AfterWork, ...] = ()
 
     async def close(self) -> None:
@@ -51,6 +76,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         names = [each.name for each in self.tools]
         names += [each.name for each in working.TOOLS] if self.remembers else []
+        names += [each.name for each in self.mind.tools] if self.mind is not None else []
         names += [shorten.READ_TOOL] if names else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -95,6 +121,7 @@ def configured(spec: str, settings: Settings) -> Configured:
 def offered(agent: Agent) -> tuple[Tool, ...]:
     """The tools that the model is offered: the agent's own, its memory's, and what reads results back."""
     own = (*(each.tool for each in agent.tools), *(working.TOOLS if agent.remembers else ()))
+    own = (*own, *(agent.mind.tools if agent.mind is not None else ()))
     return (*own, shorten.TOOL) if own else ()
 
 
@@ -107,6 +134,8 @@ def tools_of(agent: Agent, session: Session, turn: AsyncTurn, room: ResultRoom) 
             lambda entries: turn.sync.append(*entries), lambda: session.meta.working_memory, limit
         )
         own += [AgentTool(each, _remembering(mine, each.name, turn)) for each in working.TOOLS]
+    if agent.mind is not None:
+        own += [AgentTool(each, _knowing(agent.mind, session, each.name, turn)) for each in agent.mind.tools]
     if own:
         own.append(AgentTool(shorten.TOOL, _reading(session, turn, room)))
     return {each.name: each for each in own}
@@ -115,6 +144,13 @@ def tools_of(agent: Agent, session: Session, turn: AsyncTurn, room: ResultRoom) 
 def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
     async def run(args: dict[str, Any]) -> Content:
         return await turn.call_sync(working.answer, mine, name, args)
+
+    return run
+
+
+def _knowing(mind: Mind, session: Session, name: str, turn: AsyncTurn) -> Run:
+    async def run(args: dict[str, Any]) -> Content:
+        return await turn.call_sync(mind.answer, session, name, args)
 
     return run
 

@@ -26,7 +26,7 @@ import msgspec
 from stratalog.config import Settings
 from stratalog.context.budget import Context
 from stratalog.context.shapes.table import shape_of
-from stratalog.engine.agents import Agent, configured, offered, policy_of, tools_of
+from stratalog.engine.agents import AfterWork, Agent, configured, offered, policy_of, tools_of
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
 from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, limits_of, room_of
@@ -176,11 +176,11 @@ async def _run(
 
 
 async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:
-    for work in agent.after:
+    own: tuple[AfterWork, ...] = (agent.mind.after,) if agent.mind is not None else ()
+    for work in (*own, *agent.after):
         (error,) = await asyncio.gather(session.call(work, session.sync, turn), return_exceptions=True)
         if isinstance(error, Exception):
-            words = str(error) if isinstance(error, StratalogError) else f"{type(error).__name__}: {error}"
-            session.note(Problem(f"after a turn: {words}", key=str(session.key)))
+            session.note(Problem(f"after a turn: {_words_of(error)}", key=str(session.key)))
         elif isinstance(error, BaseException):
             raise error
 
@@ -197,6 +197,7 @@ class _Running:
         self.model = agent.model
         self.tools = tools_of(agent, session.sync, turn, self._result_room)
         self.offered = offered(agent)
+        self.recalled: tuple[str, ...] = ()
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
         self.narrowed: dict[str, int] = {}  # windows for this turn, of models whose count was too low
@@ -207,6 +208,8 @@ class _Running:
         warning = self._override(model)
         if warning:
             yield Warned(warning)
+        for reason in await self._recall():
+            yield Warned(reason)
         calls = shrinks = 0
         while True:
             if calls == self.settings.model_calls:
@@ -275,6 +278,19 @@ class _Running:
             return f"the agent's own model answers instead: {error}"
         return ""
 
+    async def _recall(self) -> list[str]:
+        """Asks once for what may matter; tells what went wrong, for that is no reason to lose a turn."""
+        if self.agent.mind is None:
+            return []
+        asked = self.turn.call_sync(self.agent.mind.recall, self.session, self.turn.sync.message.text)
+        (found,) = await asyncio.gather(asked, return_exceptions=True)
+        if isinstance(found, Exception):
+            return [f"nothing was recalled: {_words_of(found)}"]
+        if isinstance(found, BaseException):
+            raise found
+        self.recalled = tuple(found)
+        return []
+
     def _memo(self) -> Memo:
         return self.seeing.memo
 
@@ -288,6 +304,7 @@ class _Running:
             model=name,
             tools=self.offered,
             memory=self.agent.memory,
+            recalled=self.recalled,
         )
         first = self.seeing.prepared(self.turn.sync.id, wants)
         return msgspec.structs.replace(first, counter=self._calibrated(first.counter)), room
@@ -484,9 +501,7 @@ class _Running:
             return await self.turn.result(call, answer)
         if not isinstance(answer, Exception | asyncio.CancelledError):
             raise answer
-        told = isinstance(answer, StratalogError)
-        words = str(answer) if told else f"{type(answer).__name__}: {answer}"
-        return await self.turn.result(call, words, error=True)
+        return await self.turn.result(call, _words_of(answer), error=True)
 
     # --- while it lasts ---
 
@@ -520,6 +535,11 @@ class _Running:
             )
             with suppress(Conflict):  # the turn was taken away: nothing of it is written any more
                 await self.turn.append(entry)
+
+
+def _words_of(error: BaseException) -> str:
+    """What an error says; of those that are not ours, of what kind it is too."""
+    return str(error) if isinstance(error, StratalogError) else f"{type(error).__name__}: {error}"
 
 
 def _bare(counter: Counter) -> Counter:

@@ -19,6 +19,7 @@ from stratalog.surfaces.cli import (
     importing,
     listing,
     reading,
+    remembering,
     upkeep,
 )
 from stratalog.surfaces.cli.failures import guarded
@@ -116,6 +117,30 @@ for _name, _run in (
     ("demo", demo.demo_command),
 ):
     app.command(_name, cls=_Command)(command(_run))
+
+
+_memory = typer.Typer(cls=_Group)
+
+
+@_memory.callback(invoke_without_command=True)
+def memory(
+    context: typer.Context,
+    data: DataOption = None,
+    tenant: TenantOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Records: what is worth knowing later, beside what was said."""
+    root = context.find_root()
+    root.obj = root.obj.or_else(data, tenant, json)
+    if context.invoked_subcommand is None:
+        if root.obj.json:
+            raise typer.BadParameter("a command is missing", ctx=context)
+        typer.echo(context.get_help())
+
+
+for _name, _run in remembering.COMMANDS:
+    _memory.command(_name, cls=_Command)(command(_run))
+app.add_typer(_memory, name="memory")
 
 
 def main() -> None:

@@ -3,9 +3,10 @@
     0   done
     1   something is wrong (doctor, import), or nothing was found (search)
     2   what was given cannot be used
-    3   no such session or entry
+    3   no such session, entry or record
     4   somebody else's state is in the way
     5   the log or the disk
+    6   who asks may not
     130 interrupted
     141 the reader of our output has gone
 
@@ -25,18 +26,31 @@ import typer
 from rich.text import Text
 
 from stratalog.errors import (
+    AccessDenied,
     Conflict,
     ContextOverflow,
     InvalidInput,
+    LaneDenied,
     LogBusy,
     LogError,
     NotFound,
+    StoreBusy,
     StratalogError,
 )
 from stratalog.surfaces.cli.output import Output, ReaderGone
 from stratalog.surfaces.cli.plain import one_line, unicode_text
 
-OK, WRONG, UNUSABLE, MISSING, CONFLICT, STORAGE, INTERRUPTED, NO_READER = 0, 1, 2, 3, 4, 5, 130, 141
+OK, WRONG, UNUSABLE, MISSING, CONFLICT, STORAGE, DENIED, INTERRUPTED, NO_READER = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    130,
+    141,
+)
 
 _CODES: tuple[tuple[type[StratalogError], int], ...] = (
     (InvalidInput, UNUSABLE),
@@ -44,7 +58,10 @@ _CODES: tuple[tuple[type[StratalogError], int], ...] = (
     (NotFound, MISSING),
     (Conflict, CONFLICT),
     (LogBusy, CONFLICT),
+    (StoreBusy, CONFLICT),
     (LogError, STORAGE),
+    (AccessDenied, DENIED),
+    (LaneDenied, DENIED),
 )
 # The base of typer's errors of usage, which it does not export.
 _Usage: type[Any] = typer.BadParameter.__mro__[2]

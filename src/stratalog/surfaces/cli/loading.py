@@ -1,15 +1,18 @@
-"""What runs a model, loaded by the commands that do, so that the others start without it."""
+"""What runs a model, and what keeps records, loaded by the commands that do: so the others start fast."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from stratalog.config import Settings
 from stratalog.engine.compaction import Policy
+from stratalog.surfaces.cli.asking import Who
 from stratalog.surfaces.cli.state import State
 
 if TYPE_CHECKING:
     from stratalog.surfaces.cli.choosing import Asked
+    from stratalog.surfaces.cli.records import Desk
 
 
 def converse(state: State, **wished: str | int | None) -> int:
@@ -31,6 +34,13 @@ def summariser_for(settings: Settings, spec: str | None) -> Asked:
     from stratalog.surfaces.cli import choosing
 
     return choosing.summariser_for(settings, spec)
+
+
+def desk(state: State, who: Who) -> AbstractContextManager[Desk]:
+    """See `records.desk`."""
+    from stratalog.surfaces.cli import records
+
+    return records.desk(state, who)
 
 
 def edit_lines() -> None:
