@@ -49,7 +49,7 @@ APART = ("surfaces",)
 ADAPTERS: dict[str, str] = {
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
     "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
-    "src/stratalog/surfaces/cli/loading.py": "what runs a model, what keeps records, and line editing, loaded by what uses them",
+    "src/stratalog/surfaces/cli/loading.py": "models, records and line editing, loaded by what uses them",
     "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",
 }
 
