@@ -49,6 +49,7 @@ APART = ("surfaces",)
 ADAPTERS: dict[str, str] = {
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
     "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
+    "src/stratalog/recall/stemming.py": "the stemmer, which loads every language it has",
     "src/stratalog/surfaces/cli/loading.py": "models, records and line editing, loaded by what uses them",
     "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",
 }

@@ -18,7 +18,6 @@ from stratalog.context.compact import (
     Policy,
     _kept,
     assembled,
-    capped,
     chunks,
     cleaned,
     plan,
@@ -27,6 +26,7 @@ from stratalog.context.compact import (
     refused,
     rendered,
 )
+from stratalog.context.cutting import capped
 from stratalog.context.view import Seen, View, starts_at, view
 from stratalog.errors import InvalidInput
 from stratalog.ids import derived_ulid

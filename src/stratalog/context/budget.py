@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from stratalog.context.compact import capped
+from stratalog.context.cutting import capped
 from stratalog.context.shapes.contract import Prompt, Tool
 from stratalog.context.shapes.openai_chat import chat_messages
 from stratalog.context.shorten import shortened

@@ -18,12 +18,12 @@ from typing import Any, Final
 import msgspec
 import regex
 
+from stratalog.context.cutting import CountText, capped, cut_to
 from stratalog.context.view import Seen, TurnView, View, split_rounds
 from stratalog.errors import InvalidInput
 from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User, text_of
 
 Count = Callable[[AnyEntry], int]
-CountText = Callable[[str], int]
 
 
 _SMALL, _SMALL_SHARE = 800, 7  # in a small window a quarter of the target holds too few facts
@@ -271,7 +271,7 @@ def chunks(covered: Iterable[Seen], limit: int, count: CountText) -> Iterator[st
         piece = "\n".join(map(rendered, entries))
         piece_cost = count(piece) + 1
         if piece_cost > limit:
-            piece = _cut_to(piece, limit, count)
+            piece = cut_to(piece, limit, count)
             piece_cost = count(piece) + 1
         if text and cost + piece_cost > limit:
             yield text
@@ -286,14 +286,6 @@ def _rounds_of(covered: Iterable[Seen]) -> Iterator[list[Seen]]:
     head, rounds = split_rounds(tuple(covered))
     yield from ([entry] for entry in head)
     yield from rounds
-
-
-def _cut_to(text: str, limit: int, count: CountText) -> str:
-    while count(text) + 1 > limit and len(text) > 4:
-        keep = int(len(text) * 0.7)
-        cut = f"{text[: keep // 2]} […] {text[-keep // 2 :]}"
-        text = cut if len(cut) < len(text) else text[:keep]
-    return text
 
 
 def prompt(previous: str, chunk: str, limit: int) -> str:
@@ -366,18 +358,3 @@ def assembled(standing: str, text: str, limit: int, count: CountText) -> str:
 def _bare(line: str) -> str:
     """A line without what lists it and what it cites."""
     return str(_LISTED.sub("", line)).strip()
-
-
-def capped(summary: str, limit: int, count: CountText) -> str:
-    """The summary's first lines, of at most `limit` tokens."""
-    if count(summary) <= limit:
-        return summary
-    lines: list[str] = []
-    used = 0
-    for line in summary.split("\n"):
-        cost = count(line) + 1
-        if used + cost > limit:
-            break
-        lines.append(line)
-        used += cost
-    return "\n".join(lines) if lines else _cut_to(summary, limit, count)

@@ -22,12 +22,10 @@ import msgspec
 from stratalog.context.compact import (
     PRESETS,
     Count,
-    CountText,
     Nothing,
     Plan,
     Policy,
     assembled,
-    capped,
     chunks,
     cleaned,
     plan,
@@ -35,6 +33,7 @@ from stratalog.context.compact import (
     prompt,
     refused,
 )
+from stratalog.context.cutting import CountText, capped
 from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import shape_of
 from stratalog.context.view import View

@@ -16,13 +16,13 @@ split either. A token expands once and is remembered.
 
 from __future__ import annotations
 
-import threading
 import unicodedata
 from functools import lru_cache
 from typing import Final
 
 import regex
-from snowballstemmer.english_stemmer import EnglishStemmer
+
+from stratalog.recall.stemming import stem
 
 MAX_TERM: Final = 64
 _MAX_HEX: Final = 128
@@ -60,8 +60,6 @@ _HEX = regex.compile(r"[0-9A-Fa-f]+")
 _ZALGO = regex.compile(r"([\p{M}\uFF9E\uFF9F]{30})[\p{M}\uFF9E\uFF9F]+", regex.V1)
 _APOSTROPHES = {0x2019: "'", 0x02BC: "'", 0xFF07: "'"}
 
-_STEMMER = EnglishStemmer()
-_STEMMER_LOCK = threading.Lock()
 
 # Function words, written as the terms they become.
 _STOP_WORDS = """
@@ -153,6 +151,5 @@ def _term(word: str) -> str:
         bare = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
         folded = bare if bare.isascii() else unicodedata.normalize("NFC", folded)
     if folded.isascii() and folded.isalpha() and len(folded) <= MAX_TERM:
-        with _STEMMER_LOCK:  # it keeps its word in itself
-            folded = _STEMMER.stemWord(folded)
+        folded = stem(folded)
     return folded[:MAX_TERM]
