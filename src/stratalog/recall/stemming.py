@@ -1,4 +1,4 @@
-"""English stems, by snowballstemmer: imported with the first word that is stemmed, for it loads all it has."""
+"""English stems, by snowballstemmer, imported with the first word to be stemmed: it loads all it has."""
 
 from __future__ import annotations
 
