@@ -83,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
 
     `model` is `provider:name`, `base_url` and `api_key_env` where it is and which variable holds its key;
+    `sends_reasoning` that its server wants what it thought back;
     `windows` is said over the table of models' windows; `max_output` bounds one reply, `silence` is how long
     a model may say nothing, `model_calls` how often it is called in one turn. `working_memory_limit` bounds
     what an agent keeps in its dictionary.
@@ -99,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: str = ""
     base_url: str = ""
     api_key_env: str = ""
+    sends_reasoning: bool = False
     windows: dict[str, int | dict[str, int]] = {}
     max_output: int = 4_096
     silence: float = 120.0
@@ -202,5 +204,5 @@ def _numbers(table: _Table, prefix: str = "") -> Iterator[tuple[str, int | float
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float):
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", value

@@ -1708,6 +1708,8 @@ def test_the_agent_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> No
         agent_of(Settings(model="anthropic:claude-sonnet-4-5"))
     own = CompactionSettings(trigger=0.5, target=0.2, keep_turns=3, summariser="extractive")
     settings = Settings(model="extractive", compaction=own)
+    deep = Settings(model="openai:deepseek-reasoner", base_url="http://localhost:1/v1", sends_reasoning=True)
+    assert getattr(agent_of(deep).model.model, "sends_reasoning", None) is True
     made = agent_of(settings, system="Be brief.")
     assert (made.model.name, made.system) == ("extractive", "Be brief.")
     assert made.summariser is not None

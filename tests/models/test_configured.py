@@ -135,3 +135,13 @@ def test_no_sdk_is_imported(module: str) -> None:
     code = f"import {module}, sys; print([name for name in {sdks} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_server_that_wants_its_reasoning_back() -> None:
+    """What is asked for chat completions is so; other providers have their own way, and take no notice."""
+    made = model_from("openai:deepseek-reasoner", base_url="http://localhost:1/v1", sends_reasoning=True)
+    assert getattr(made.model, "sends_reasoning", None) is True
+    plain = model_from("openai:gpt-4o", base_url="http://localhost:1/v1")
+    assert getattr(plain.model, "sends_reasoning", None) is False
+    for spec in ("openai-responses:gpt-5", "anthropic:claude-sonnet-4-5", "extractive"):
+        model_from(spec, base_url="http://localhost:1/v1", sends_reasoning=True)

@@ -115,7 +115,12 @@ def configured(spec: str, settings: Settings) -> Configured:
     provider, _, _ = spec.partition(":")
     if settings.model and settings.model.partition(":")[0].strip() != provider.strip():
         return model_from(spec)
-    return model_from(spec, base_url=settings.base_url, api_key_env=settings.api_key_env)
+    return model_from(
+        spec,
+        base_url=settings.base_url,
+        api_key_env=settings.api_key_env,
+        sends_reasoning=settings.sends_reasoning,
+    )
 
 
 def offered(agent: Agent) -> tuple[Tool, ...]:

@@ -63,10 +63,14 @@ def model_from(
     headers: Mapping[str, str] | None = None,
     retry: Retry | None = None,
     environ: Mapping[str, str] | None = None,
+    sends_reasoning: bool = False,
 ) -> Configured:
-    """The model that `spec` names. Raises `InvalidConfig` for a spec that names none, a key that is
-    missing, and a provider whose SDK is not installed; each says what to do. What else is given is not
-    looked at for `extractive`, which needs none of it."""
+    """The model that `spec` names. `sends_reasoning` is for chat completions of a server that wants what its
+    model thought back, and is not looked at for others.
+
+    Raises `InvalidConfig` for a spec that names none, a key that is missing, and a provider whose SDK is not
+    installed; each says what to do. What else is given is not looked at for `extractive`, which needs none
+    of it."""
     if spec.strip() == extractive.NAME:
         return Configured(extractive_chat.ExtractiveChat(), extractive.NAME)
     prefix, colon, name = (part.strip() for part in spec.partition(":"))
@@ -82,7 +86,8 @@ def model_from(
     variables = os.environ if environ is None else environ
     url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
     key = _key(provider, spec, base_url.strip(), api_key, api_key_env, variables)
-    return Configured(provider.make(api_key=key, base_url=url, headers=headers, retry=retry), name)
+    options = {"sends_reasoning": True} if sends_reasoning and provider.make is openai.OpenAIChat else {}
+    return Configured(provider.make(api_key=key, base_url=url, headers=headers, retry=retry, **options), name)
 
 
 def _key(

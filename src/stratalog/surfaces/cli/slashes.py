@@ -25,7 +25,7 @@ from stratalog.surfaces.cli.keys import new_key
 from stratalog.surfaces.cli.output import Output
 from stratalog.surfaces.cli.plain import clipped, counted, safe_json, unicode_text
 from stratalog.surfaces.cli.showing import Shown, folded
-from stratalog.surfaces.cli.times import local
+from stratalog.surfaces.cli.times import minute
 from stratalog.surfaces.cli.transcript import words_on_a_line
 from stratalog.types import Assistant, User
 
@@ -215,9 +215,8 @@ def _has_something(meta: SessionMeta) -> bool:
 
 
 def _listed(chat: Chat, meta: SessionMeta) -> str:
-    moment = local(meta.updated_at)
-    when = f" {moment:%Y-%m-%d %H:%M}" if moment else ""
-    return f'{chat.memory.sync.session(meta.key).key.local} "{chat.out.title(meta.title)}"{when}'
+    key = chat.memory.sync.session(meta.key).key.local
+    return f'{key} "{chat.out.title(meta.title)}" {minute(meta.updated_at)}'
 
 
 async def _compact(chat: Chat, words: str) -> None:
