@@ -111,6 +111,89 @@ def test_a_model_looks_for_itself(data: Path) -> None:
     working(data, work)
 
 
+DRAWN = {
+    "facts": [
+        {
+            "about": "user",
+            "key": "home",
+            "text": "Ana lives in Lisbon",
+            "confidence": 0.9,
+            "quote": "I live in Lisbon",
+        },
+        {
+            "about": "user",
+            "key": "moon",
+            "text": "Ana lives on the moon",
+            "confidence": 0.9,
+            "quote": "the moon",
+        },
+    ],
+    "summary": "They spoke of Lisbon.",
+}
+
+
+def drawing(*replies: str) -> Configured:
+    return Configured(ScriptedModel(replies), "gpt-4o-mini")
+
+
+def test_a_model_draws_facts_from_an_answered_turn(data: Path) -> None:
+    """Facts that were said, with their sources, for later sessions; what was not said is no fact. Done again
+    nothing changes."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        reply = f"Here you are:\n```json\n{json.dumps(DRAWN)}\n```"
+        mind = AgentMemory(records, user="ana", model=drawing(reply, reply))
+        chat = memory.session(KEY)
+        answer = await ask(chat, agent(ScriptedModel(["Nice."]), mind), "I live in Lisbon.")
+        assert memory.sync.problems == []
+        who = records.caller(user="ana")
+        (fact,) = records.service.list(who, layers=(Layer.LONG,), limit=10).records
+        assert (fact.text, fact.origin, fact.sources[0].entry) == (
+            "Ana lives in Lisbon",
+            "model",
+            answer.turn,
+        )
+        await memory.run(mind.draw, chat.sync, answer.turn)
+        assert records.service.list(who, layers=(Layer.LONG,), limit=10).records == (fact,)
+        model = ScriptedModel(["In Lisbon."])
+        later = memory.session("assistant:cli:later")
+        await ask(later, agent(model, AgentMemory(records, user="ana")), "Where do I live in Lisbon?")
+        assert "- Ana lives in Lisbon" in shown(model)[0]
+
+    working(data, work)
+
+
+def test_a_model_that_draws_nothing_usable_is_told_and_tried_again(data: Path) -> None:
+    """After one repair it is a problem; the turn keeps its preview, and can be drawn from later."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        mind = AgentMemory(records, user="ana", model=drawing("no", "still no", json.dumps(DRAWN)))
+        chat = memory.session(KEY)
+        answer = await ask(chat, agent(ScriptedModel(["Nice."]), mind), "I live in Lisbon.")
+        (problem,) = memory.sync.problems
+        assert "nothing was drawn from a turn" in problem.reason
+        who = mind.caller(chat.sync)
+        assert [each.layer for each in records.service.list(who, limit=10).records] == [Layer.SHORT]
+        done = await memory.run(mind.draw, chat.sync, answer.turn)
+        assert "stored" in {each.outcome for each in done}
+
+    working(data, work)
+
+
+def test_nothing_is_sent_for_a_session_that_stays_at_home(data: Path) -> None:
+    """Where residency forbids, no model is asked."""
+
+    async def main() -> None:
+        async with AsyncStratalog(data) as memory:
+            with Records(memory.sync, metadata_of=lambda who: {"residency": "local_only"}) as records:
+                model = ScriptedModel([json.dumps(DRAWN)])
+                mind = AgentMemory(records, user="ana", model=Configured(model, "gpt-4o-mini"))
+                await ask(memory.session(KEY), agent(ScriptedModel(["Nice."]), mind), "I live in Lisbon.")
+                assert model.requests == []
+
+    asyncio.run(main())
+
+
 class Broken:
     """A mind of which nothing works."""
 

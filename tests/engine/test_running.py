@@ -1718,6 +1718,29 @@ def test_the_agent_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> No
     assert (policy.trigger, policy.target, policy.keep_turns) == (0.5, 0.2, 3)
 
 
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_nobody_waits_for_what_is_done_after(data: Path, reads_on: bool) -> None:
+    """The reply is seen before what is done after the turn, and that is done also for one who stops there."""
+
+    async def work(memory: AsyncStratalog) -> None:
+        order: list[str] = []
+
+        def note(session: Session, turn: str) -> None:
+            order.append("after")
+
+        made = agent_with(scripted(["fine"]), after=(note,))
+        async with aclosing(run(memory.session(KEY), made, "Go.")) as events:
+            async for event in events:
+                if isinstance(event, Replied):
+                    order.append("replied")
+                    if not reads_on:
+                        break
+        assert order == ["replied", "after"]
+        assert memory.session(KEY).sync.status == "idle"
+
+    in_memory(data, work)
+
+
 def test_a_reader_that_forgets_to_close(data: Path) -> None:
     """A loop that is left without closing the generator leaves the session free all the same, once Python has
     cleared it away."""

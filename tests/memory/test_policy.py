@@ -786,3 +786,13 @@ def test_a_lone_surrogate_is_refused_wherever_it_stands(field: str) -> None:
         fields.pop("payload", None)
     with pytest.raises(InvalidInput):
         checked(Draft(layer=Layer.LONG, scope=Scope("user", "ana"), **fields))
+
+
+def test_a_running_summary_is_forgotten_with_any_of_its_sources() -> None:
+    """Its text may tell what was forgotten, whatever else it was made of; another keeps what is left."""
+    fields: dict[str, Any] = {"layer": Layer.MID, "scope": Scope("session", "t/a:b:c"), "origin": "model"}
+    sources = (Source("s", "e1"), Source("s", "e2"))
+    for key, status, left in (("summary", "forgotten", ""), ("boat", "current", "b")):
+        record = Record(id=derived_ulid(2, key), key=key, payload="b", text="b", sources=sources, **fields)
+        (event,) = without_entries((record,), frozenset(("e2",)), at=3, actor="x").events
+        assert (event.record.status, event.record.text) == (status, left)

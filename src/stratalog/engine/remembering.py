@@ -38,7 +38,7 @@ from stratalog.memory.contract import (
     Status,
     When,
 )
-from stratalog.memory.lanes import NATIVE, Lanes
+from stratalog.memory.lanes import NATIVE, Lanes, forbids_remote
 from stratalog.memory.policy import Draft, Outcome
 from stratalog.memory.service import (
     MAX_FOUND,
@@ -104,7 +104,8 @@ class Records:
         path = tenant_path(memory.data, memory.tenant) / FILE
         self._records = SqliteRecords(path, terms=terms, query_terms=query_terms)
         self._audit = FileAudit(memory.data)
-        lanes = Lanes({NATIVE: SqliteRecords.capabilities}, metadata_of or (lambda caller: {}))
+        self._metadata_of = metadata_of or (lambda caller: {})
+        lanes = Lanes({NATIVE: SqliteRecords.capabilities}, self._metadata_of)
         self.service = MemoryService(self._store, self._audit, lanes)
 
     def caller(
@@ -127,6 +128,10 @@ class Records:
             environment=environment,
             roles=roles,
         )
+
+    def forbids_remote(self, who: Caller) -> bool:
+        """Whether nothing of the caller's session may leave: no external lane, no model that is asked."""
+        return forbids_remote(self._metadata_of(who))
 
     def audit(self) -> Iterator[AuditLine]:
         """What was asked of the tenant's records, the oldest first, by whom and how it ended. It is for who

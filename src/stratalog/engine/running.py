@@ -7,7 +7,8 @@
 
 The session is taken and the message logged; before every call of the model the session is compacted if that
 is due, and its context built anew; every reply, call and result is logged before what follows from it. The
-session is let go before the last event, `Replied`.
+session is let go before the last event, `Replied`; what is to be done after a turn is done after that event,
+also for one who reads no further.
 
 Who stops reading closes the generator, or cancels the task: the request ends on the wire, and the turn as
 aborted, with all that was finished and the words that had come. A turn that is taken away (an abort, a
@@ -164,15 +165,19 @@ async def _run(
 ) -> AsyncGenerator[Event, None]:
     async with turn:
         running = _Running(session, agent, turn)
+        replied = False
         try:
             async with aclosing(running.events(model)) as events:
                 async for event in events:
                     if isinstance(event, Replied):
                         await turn.end("answered")
-                        await _after(session, agent, turn.sync.id)
+                        replied = True
                     yield event
         except StaleFence as error:
             raise lost(turn.sync.id, turn.sync.lost or "taken") from error
+        finally:
+            if replied:  # nobody waits for it to see the reply, and nobody who stops there takes it away
+                await _after(session, agent, turn.sync.id)
 
 
 async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:

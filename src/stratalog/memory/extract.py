@@ -27,14 +27,13 @@ from msgspec.structs import replace
 from stratalog.errors import StratalogError
 from stratalog.memory.contract import Layer, Record, Scope, Source, When
 from stratalog.memory.dates import Dated, local, resolved, resolved_whole, zone_of
-from stratalog.memory.policy import MAX_RAW_KEY, MAX_SOURCES, Draft, content_of, normal_key
+from stratalog.memory.policy import MAX_RAW_KEY, MAX_SOURCES, SUMMARY_KEY, Draft, content_of, normal_key
 from stratalog.types import AnyEntry, Assistant, ToolResult, User
 
 MAX_PREVIEW: Final = 600
 MAX_FACTS: Final = 20
 MAX_FACT: Final = 1_000
 MAX_SUMMARY: Final = 4_000
-SUMMARY_KEY: Final = "summary"
 
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
 Said: TypeAlias = User | Assistant | ToolResult

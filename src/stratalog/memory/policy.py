@@ -63,6 +63,8 @@ LASTING: Final = {Layer.SHORT: 0, Layer.MID: 1, Layer.LONG: 2}
 # Who is believed more about where a record came from.
 TRUST: Final = {"model": 0, "tool": 1, "import": 2, "agent": 3, "user": 4}
 _DERIVED: Final = ("model", "tool")
+SUMMARY_KEY: Final = "summary"
+"""The slot of a session's running summary."""
 
 # `#`, `+`, `%`, `&` and `@` tell names apart (C, C++, C#).
 _FOLDED: Final = regex.compile(r"[[\p{P}\p{Z}\p{Cc}\p{Cs}]--[#%&@]]+", regex.V1)
@@ -595,11 +597,12 @@ def silent(record: Record, at: int) -> Record:
 
 def repaired(record: Record, entries: frozenset[str], at: int) -> Record:
     """The record after those entries were forgotten: with fewer sources and less evidence, or, when a model
-    or a tool drew it from them alone, forgotten. The same record when it came from none of them."""
+    or a tool drew it from them alone, forgotten. So is a running summary, which is of all its sources
+    together. The same record when it came from none of them."""
     kept = tuple(each for each in record.sources if each.entry not in entries)
     if kept == record.sources or record.status == "forgotten":
         return record
-    if not kept and record.origin in _DERIVED:
+    if record.origin in _DERIVED and (not kept or record.key == SUMMARY_KEY):
         return silent(record, at)
     evidence = max(1, record.evidence - (len(record.sources) - len(kept)))
     return replace(record, sources=kept, evidence=evidence, updated_at=at)
