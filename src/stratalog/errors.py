@@ -52,6 +52,11 @@ class StratalogError(Exception):
         return self.what + (f" [{place}]" if place else "") + (f". {self.hint}" if self.hint else "")
 
 
+def words_of(error: BaseException) -> str:
+    """What an error says; of one that is not ours, of what kind it is too."""
+    return str(error) if isinstance(error, StratalogError) else f"{type(error).__name__}: {error}"
+
+
 class InvalidInput(StratalogError):
     pass
 

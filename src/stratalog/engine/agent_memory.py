@@ -129,9 +129,7 @@ async def _drawn(model: Configured, entries: list[AnyEntry], **about: Any) -> Ex
     try:
         return await extract(summariser_of(model.model, model.name), entries, **about)
     finally:
-        close = getattr(model.model, "close", None)
-        if close is not None:
-            await close()
+        await model.close()
 
 
 def entries_of(session: Session, turn: str) -> list[AnyEntry]:

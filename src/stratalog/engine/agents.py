@@ -69,15 +69,11 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     async def close(self) -> None:
         """Ends the connections of its models in the running event loop; asked again, they open new ones."""
         for who in (self.model, self.summariser):
-            close = getattr(who.model, "close", None) if who is not None else None
-            if close is not None:
-                await close()
+            if who is not None:
+                await who.close()
 
     def __post_init__(self) -> None:
-        names = [each.name for each in self.tools]
-        names += [each.name for each in working.TOOLS] if self.remembers else []
-        names += [each.name for each in self.mind.tools] if self.mind is not None else []
-        names += [shorten.READ_TOOL] if names else []
+        names = [each.name for each in offered(self)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidInput("two tools of an agent have one name", names=twice)

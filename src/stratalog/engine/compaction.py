@@ -37,8 +37,9 @@ from stratalog.context.cutting import CountText, capped
 from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import shape_of
 from stratalog.context.view import View
+from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.session import Session
-from stratalog.errors import CompactionStuck, ModelReplyUnusable, NotFound, StratalogError
+from stratalog.errors import CompactionStuck, ModelReplyUnusable, NotFound, words_of
 from stratalog.models import extractive
 from stratalog.models.contract import Completed, Model, Request
 from stratalog.tokens.rough import count_entry, count_text
@@ -286,14 +287,9 @@ async def _summary(
     why = ""
     if summarise is not None:
         # A summariser may be anybody's code: whatever it raises, another stands in, and the log says why.
-        (text,) = await asyncio.gather(
-            _asked(covered, decided, summarise, window, count), return_exceptions=True
-        )
+        text = await outcome_of(_asked(covered, decided, summarise, window, count))
         if isinstance(text, Exception):
-            told = isinstance(text, StratalogError)
-            why = str(text) if told else f"{type(text).__name__}: {text}"
-        elif isinstance(text, BaseException):
-            raise text
+            why = words_of(text)
         else:
             share = decided.limit * 2 // 5
             standing = await asyncio.to_thread(extractive.standing, covered, decided.previous, share, count)

@@ -30,6 +30,7 @@ from stratalog.context.shapes.table import shape_of
 from stratalog.engine.agents import AfterWork, Agent, configured, offered, policy_of, tools_of
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
+from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, limits_of, room_of
 from stratalog.engine.tools import content_of
 from stratalog.engine.turn import lost
@@ -42,7 +43,7 @@ from stratalog.errors import (
     ModelRejected,
     ModelReplyUnusable,
     StaleFence,
-    StratalogError,
+    words_of,
 )
 from stratalog.ids import new_ulid
 from stratalog.log.contract import Problem
@@ -183,11 +184,9 @@ async def _run(
 async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:
     own: tuple[AfterWork, ...] = (agent.mind.after,) if agent.mind is not None else ()
     for work in (*own, *agent.after):
-        (error,) = await asyncio.gather(session.call(work, session.sync, turn), return_exceptions=True)
+        error = await outcome_of(session.call(work, session.sync, turn))
         if isinstance(error, Exception):
-            session.note(Problem(f"after a turn: {_words_of(error)}", key=str(session.key)))
-        elif isinstance(error, BaseException):
-            raise error
+            session.note(Problem(f"after a turn: {words_of(error)}", key=str(session.key)))
 
 
 class _Running:
@@ -288,11 +287,9 @@ class _Running:
         if self.agent.mind is None:
             return []
         asked = self.turn.call_sync(self.agent.mind.recall, self.session, self.turn.sync.message.text)
-        (found,) = await asyncio.gather(asked, return_exceptions=True)
+        found = await outcome_of(asked)
         if isinstance(found, Exception):
-            return [f"nothing was recalled: {_words_of(found)}"]
-        if isinstance(found, BaseException):
-            raise found
+            return [f"nothing was recalled: {words_of(found)}"]
         self.recalled = tuple(found)
         return []
 
@@ -506,7 +503,7 @@ class _Running:
             return await self.turn.result(call, answer)
         if not isinstance(answer, Exception | asyncio.CancelledError):
             raise answer
-        return await self.turn.result(call, _words_of(answer), error=True)
+        return await self.turn.result(call, words_of(answer), error=True)
 
     # --- while it lasts ---
 
@@ -540,11 +537,6 @@ class _Running:
             )
             with suppress(Conflict):  # the turn was taken away: nothing of it is written any more
                 await self.turn.append(entry)
-
-
-def _words_of(error: BaseException) -> str:
-    """What an error says; of those that are not ours, of what kind it is too."""
-    return str(error) if isinstance(error, StratalogError) else f"{type(error).__name__}: {error}"
 
 
 def _bare(counter: Counter) -> Counter:

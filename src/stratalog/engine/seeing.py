@@ -236,7 +236,11 @@ class Seeing:
 
     def context(self, turn: str | None, wants: Wants) -> Context:
         """See `Session.context`."""
-        return self.fitted(self.prepared(turn, wants))
+        context = self.fitted(self.prepared(turn, wants))
+        if wants.budget is None and wants.model:
+            warning = window_of(wants.model, self._settings.windows).warning
+            context = msgspec.structs.replace(context, warning=warning)
+        return context
 
     def fitted(self, prepared: Prepared) -> Context:
         """The context of what was prepared. Payloads are fetched for what is shown alone."""
@@ -251,8 +255,6 @@ class Seeing:
                 recalled=wants.recalled,
                 tools=wants.tools,
             )
-            if not wants.budget and wants.model:
-                context = msgspec.structs.replace(context, warning=self._warning(wants.model))
             missing = [each for each in context.shown() if codec.has_blobs(each) and each.seq not in fetched]
             if not missing:
                 return context
@@ -277,9 +279,6 @@ class Seeing:
             meta.facts if now else meta.frozen.facts,
         )
         return (f"{MEMORY}\n{words}",) if words else ()
-
-    def _warning(self, model: str) -> str:
-        return window_of(model, self._settings.windows).warning
 
     def _hard(self, wants: Wants, counter: Counter) -> int:
         if wants.budget is not None:
@@ -329,8 +328,10 @@ def counter_of(model: str) -> Counter:
     return best_counter(model) if model else Rough(family_of("gpt-4o"))
 
 
-def room_of(model: str, settings: Settings, counter: Counter) -> Room:
-    """What the model takes, by the table of windows and the settings over it. Raises `InvalidConfig`."""
+def room_of(model: str, settings: Settings, counter: Counter | None = None) -> Room:
+    """What the model takes, by the table of windows and the settings over it, as `counter` counts, or else
+    the best for it. Raises `InvalidConfig`."""
+    counter = counter or counter_of(model)
     window = window_of(model, settings.windows)
     reserve = max(1, min(settings.max_output, window.output, window.window // 4))
     kind = "rough" if counter.level == "rough" else "estimate" if counter.is_estimate else "exact"

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from stratalog.errors import StratalogError
+from stratalog.errors import words_of
 from stratalog.memory.contract import Layer, Record, Scope, Source, When
 from stratalog.memory.dates import Dated, local, resolved, resolved_whole, zone_of
 from stratalog.memory.policy import MAX_RAW_KEY, MAX_SOURCES, SUMMARY_KEY, Draft, content_of, normal_key
@@ -710,8 +710,7 @@ async def extract(
         # `ask` may be anybody's code: a turn is not lost by what it raises.
         (reply,) = await asyncio.gather(_called(ask, question), return_exceptions=True)
         if isinstance(reply, Exception):
-            told = str(reply) if isinstance(reply, StratalogError) else f"{type(reply).__name__}: {reply}"
-            return Extracted(attempts=attempt, failed=_storable(told))
+            return Extracted(attempts=attempt, failed=_storable(words_of(reply)))
         if isinstance(reply, BaseException):
             raise reply
         answer = parsed(reply)

@@ -21,7 +21,6 @@ from stratalog.memory.contract import Capabilities
 NATIVE: Final = "native"
 PLUGIN: Final = "memory_plugin"
 RESIDENCY: Final = "residency"
-FORBIDDING: Final = ("local_only", "on_prem")
 _FREE: Final = (None, "", "any", "cloud")
 
 _log = logging.getLogger("stratalog.memory.lanes")

@@ -35,6 +35,13 @@ class Configured(NamedTuple):
     model: Model
     name: str
 
+    async def close(self) -> None:
+        """Ends the model's connections in the running event loop, if it has any; asked again, it opens new
+        ones."""
+        close = getattr(self.model, "close", None)
+        if close is not None:
+            await close()
+
 
 class _Provider(NamedTuple):
     make: Callable[..., Model]

@@ -9,7 +9,7 @@ import msgspec
 from stratalog.config import CompactionSettings, Settings
 from stratalog.engine.agents import Agent, agent_of, policy_of
 from stratalog.engine.compaction import DEFAULT_WINDOW, Policy, Summariser, preset, summariser_of
-from stratalog.engine.seeing import Room, counter_of, room_of
+from stratalog.engine.seeing import Room, room_of
 from stratalog.errors import InvalidConfig
 
 NO_MODEL = "extractive"
@@ -58,7 +58,7 @@ def asked_of(agent: Agent, settings: Settings) -> Asked:
     who = agent.summariser or agent.model
     if who.name == NO_MODEL:
         return Asked()
-    window = room_of(who.name, settings, counter_of(who.name)).tokens
+    window = room_of(who.name, settings).tokens
     return Asked(summariser_of(who.model, who.name), who.name, window)
 
 
@@ -75,22 +75,15 @@ def summariser_for(settings: Settings, spec: str | None) -> Asked:
         try:
             return await ask(text)
         finally:
-            await let_go(who.model)
+            await who.close()
 
-    return Asked(once, who.name, room_of(who.name, settings, counter_of(who.name)).tokens)
-
-
-async def let_go(model: object) -> None:
-    """Ends the connections of a model that has some."""
-    close = getattr(model, "close", None)
-    if close is not None:
-        await close()
+    return Asked(once, who.name, room_of(who.name, settings).tokens)
 
 
 def room_for(settings: Settings) -> Room | None:
     """What the settings' model takes; None when they name none."""
     name = settings.model.partition(":")[2].strip() or settings.model
-    return room_of(name, settings, counter_of(name)) if name else None
+    return room_of(name, settings) if name else None
 
 
 def policy_for(settings: Settings, *, window: int | None, preset_name: str | None) -> Policy:
@@ -101,7 +94,7 @@ def policy_for(settings: Settings, *, window: int | None, preset_name: str | Non
     reserve = room.reserve if room is not None and window is None else 0
     if preset_name is not None:
         return preset(preset_name, whole, reserve)
-    like = room or room_of("", settings, counter_of(""))
+    like = room or room_of("", settings)
     return policy_of(settings, msgspec.structs.replace(like, tokens=whole - reserve, reserve=reserve))
 
 

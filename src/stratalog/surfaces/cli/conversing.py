@@ -22,10 +22,10 @@ from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.continuing import resolve
 from stratalog.engine.core import default_data
-from stratalog.engine.seeing import counter_of, room_of
+from stratalog.engine.seeing import room_of
 from stratalog.errors import InvalidKey, NotFound, StorageFailed, StratalogError
 from stratalog.ids import new_ulid
-from stratalog.surfaces.cli.choosing import agent_for, let_go
+from stratalog.surfaces.cli.choosing import agent_for
 from stratalog.surfaces.cli.failures import INTERRUPTED, OK, WRONG
 from stratalog.surfaces.cli.keys import new_key
 from stratalog.surfaces.cli.output import Output
@@ -84,9 +84,8 @@ def _windowed(state: State, agent: Agent, window: int) -> Settings:
 
 
 async def _closed(memory: AsyncStratalog, agent: Agent | None) -> None:
-    for who in (agent.model, agent.summariser) if agent is not None else ():
-        if who is not None:
-            await let_go(who.model)
+    if agent is not None:
+        await agent.close()
     await memory.close()
 
 
@@ -206,7 +205,7 @@ class _Conversation:
 
     def _check_window(self, wanted: int | None) -> None:
         name, settings = self._chat.agent.model.name, self._chat.session.sync.settings
-        has = room_of(name, settings, counter_of(name)).window.window
+        has = room_of(name, settings).window.window
         if wanted is not None and has != wanted:
             self._out.warn(f"agent.toml says another window for {name}, which counts: {has:,}")
 

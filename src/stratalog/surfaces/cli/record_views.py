@@ -24,7 +24,6 @@ from stratalog.surfaces.cli.plain import counted
 from stratalog.surfaces.cli.times import minute
 
 _WORDS_ROOM = 20  # cells that the words get before columns are given up for them
-_ID_ROOM = 26
 _CUT = 24  # cells of a key, and of a scope, in a table
 
 _OUTCOMES = {"stored": "green", "merged": "green", "superseded": "green", "conflict": "yellow"}

@@ -16,7 +16,7 @@ from stratalog.engine.aio import AsyncSession, AsyncStratalog
 from stratalog.engine.compaction import Nothing, compact
 from stratalog.engine.continuing import continue_async, resolve
 from stratalog.engine.running import Event, resume, run
-from stratalog.engine.seeing import counter_of, room_of
+from stratalog.engine.seeing import room_of
 from stratalog.errors import Ambiguous, InvalidInput, NotFound, SessionBusy
 from stratalog.ids import new_ulid
 from stratalog.surfaces.cli.bar import Stretch, print_bar
@@ -177,7 +177,7 @@ async def continued(chat: Chat, old: SessionKey, new: SessionKey) -> None:
         new,
         summarise=asked.summarise,
         by=asked.by,
-        policy=policy_of(settings, room_of(name, settings, counter_of(name))),
+        policy=policy_of(settings, room_of(name, settings)),
     )
     chat.session = chat.memory.session(new)
     what = made.inherit.replace("_", " ")
@@ -225,7 +225,7 @@ async def _compact(chat: Chat, words: str) -> None:
     asked = asked_of(chat.agent, settings)
     made = await compact(
         session,
-        policy=policy_of(settings, room_of(name, settings, counter_of(name))),
+        policy=policy_of(settings, room_of(name, settings)),
         summarise=asked.summarise,
         by=asked.by,
         summariser_window=asked.window,
@@ -239,7 +239,7 @@ async def _compact(chat: Chat, words: str) -> None:
 
 async def _context(chat: Chat, words: str) -> None:
     out, session, name = chat.out, chat.session.sync, chat.agent.model.name
-    room = room_of(name, session.settings, counter_of(name))
+    room = room_of(name, session.settings)
     context = await chat.session.context(
         system=chat.agent.system or None,
         model=name,
