@@ -248,3 +248,8 @@ def text_of(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "\n\n".join(part.text for part in content if isinstance(part, Text) and part.text)
+
+
+def is_injected(entry: Entry) -> bool:
+    """Whether a program put the entry in (`meta.injected`): neither a person nor a model said it."""
+    return bool(entry.meta is not None and entry.meta.get("injected"))

@@ -21,7 +21,7 @@ import regex
 from stratalog.context.cutting import CountText, capped, cut_to
 from stratalog.context.view import Seen, TurnView, View, split_rounds
 from stratalog.errors import InvalidInput
-from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User, text_of
+from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User, is_injected, text_of
 
 Count = Callable[[AnyEntry], int]
 
@@ -220,7 +220,7 @@ def _kept(turns: tuple[TurnView, ...], policy: Policy, count: Count, room: int) 
             break
         keep(turn.entries)
         # What a program put in between is no turn.
-        chosen += not all((entry.meta or {}).get("injected") for entry in turn.entries)
+        chosen += not all(map(is_injected, turn.entries))
         messages += sum(1 for entry in turn.entries if isinstance(entry, User | Assistant | ToolResult))
     if begun and not chosen:
         head, rounds = split_rounds(begun[-1].entries)

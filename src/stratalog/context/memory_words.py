@@ -17,6 +17,11 @@ BY_MODEL: Final[Mapping[str, str]] = {"by": "model"}
 _FACT = "fact"
 
 
+def by_model(entry: WorkingMemory | Note) -> bool:
+    """Whether a model made the change by its own tool."""
+    return all((entry.meta or {}).get(name) == value for name, value in BY_MODEL.items())
+
+
 def rendered(memory: Mapping[str, Any], facts: Iterable[str]) -> str:
     """The block of memory: each fact on a line after a dash, then `key: json` for each key, in the order in
     which they came. Empty when there is neither."""

@@ -16,7 +16,7 @@ import msgspec
 
 from stratalog.context.invariants import NO_RESULT, WITHIN, Seen, mend
 from stratalog.context.invariants.responses import one_response, response_of
-from stratalog.context.memory_words import change_rendered
+from stratalog.context.memory_words import by_model, change_rendered
 from stratalog.types import (
     AnyEntry,
     Assistant,
@@ -207,7 +207,7 @@ def _shown(entry: AnyEntry, at_compaction: int) -> Seen | None:
             return entry
         case WorkingMemory() | Note() if entry.seq > at_compaction:
             # What the model changed by its own tools it has seen; of the rest it must be told.
-            words = "" if (entry.meta or {}).get("by") == "model" else change_rendered(entry)
+            words = "" if by_model(entry) else change_rendered(entry)
             told = User(seq=entry.seq, id=entry.id, ts=entry.ts, turn=entry.turn, content=words, meta=_TOLD)
             return told if words else None
         case _:

@@ -44,7 +44,7 @@ from stratalog.models import extractive
 from stratalog.models.contract import Completed, Model, Request
 from stratalog.tokens.rough import count_entry, count_text
 from stratalog.tokens.windows import DEFAULT_WINDOW
-from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User
+from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User, is_injected
 
 __all__ = [
     "DEFAULT_WINDOW",
@@ -247,7 +247,7 @@ async def summary_of_all(
     too; it has what the policy allows a summary. None when nothing was said. Writes nothing."""
     seen = _view(session)
     entries = [each for turn in seen.turns for each in turn.entries if 0 < each.seq <= upto]
-    said = tuple(each for each in entries if not (each.meta or {}).get("injected"))
+    said = tuple(each for each in entries if not is_injected(each))
     if not said:
         earlier = seen.summary
         return Summary(earlier.summary, earlier.by) if earlier is not None and earlier.summary else None

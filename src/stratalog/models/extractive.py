@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import regex
 
-from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User
+from stratalog.types import AnyEntry, Assistant, ToolCall, ToolResult, User, is_injected
 
 NAME = "extractive"
 _SECTIONS = ("Goal", "Standing instructions", "Decisions", "Facts", "What was done")
@@ -138,7 +138,7 @@ def _said(entry: AnyEntry, place: int) -> list[Sentence]:
         role = 0.4
     else:
         return []
-    if entry.meta is not None and entry.meta.get("injected"):
+    if is_injected(entry):
         return []
     text = regex.sub(r"```.*?```", " ", entry.text[:LOOKED_AT], flags=regex.DOTALL)
     found: list[Sentence] = []

@@ -29,6 +29,7 @@ from stratalog.types import (
     Title,
     User,
     WorkingMemory,
+    is_injected,
 )
 
 VERSION = 2
@@ -148,7 +149,7 @@ def pinned(facts: tuple[str, ...], change: Note) -> tuple[str, ...]:
 
 def is_real(entry: User | Assistant) -> bool:
     """Whether somebody said it: not put in by a program, and not empty."""
-    if entry.meta is not None and entry.meta.get("injected"):
+    if is_injected(entry):
         return False
     return bool(entry.content)
 

@@ -27,7 +27,7 @@ from stratalog.surfaces.cli.plain import clipped, counted, safe_json, unicode_te
 from stratalog.surfaces.cli.showing import Shown, folded
 from stratalog.surfaces.cli.times import minute
 from stratalog.surfaces.cli.transcript import words_on_a_line
-from stratalog.types import Assistant, User
+from stratalog.types import Assistant, User, is_injected
 
 _LISTED: Final = 8
 _BRIEF: Final = 240  # graphemes of a message
@@ -116,7 +116,7 @@ class Chat:
         for entry in self.session.sync.entries(reverse=True):
             if isinstance(entry, Assistant) and entry.text and not answer:
                 answer = [self._brief(entry)]
-            elif isinstance(entry, User) and not (entry.meta or {}).get("injected"):
+            elif isinstance(entry, User) and not is_injected(entry):
                 return [self._brief(entry), *answer]
         return answer
 

@@ -37,6 +37,7 @@ from stratalog.types import (
     Unknown,
     User,
     WorkingMemory,
+    is_injected,
 )
 from stratalog.types import (
     Text as Words,
@@ -91,7 +92,7 @@ def block_of(entry: AnyEntry, *, full: bool = False, message_lines: int = 0) -> 
     some = 0 if full else _RESULT_LINES
     match entry:
         case User():
-            injected = bool((entry.meta or {}).get("injected"))
+            injected = is_injected(entry)
             words = _content(entry.content, entry.blob, full)
             return Block("user", "aside" if injected else "user", words, "injected" * injected, said)
         case Assistant():
