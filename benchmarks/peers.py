@@ -1,13 +1,14 @@
 """The peers' own environment, and a process in it that does blocks of work when told to.
 
 Peers are installed beside the project, never into it, so that what they need cannot change what is measured.
-The process answers one JSON line for each that it gets; see `peer_worker.py`.
+The process answers one JSON line for each that it gets; see `peer_worker.py` and `records_worker.py`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,21 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".peers"
-PACKAGES = ("openai-agents==0.24.0",)
+PACKAGES = (
+    "openai-agents==0.24.0",
+    "langgraph-checkpoint-sqlite==3.1.2",
+    "mem0ai==2.2.1",
+    "qdrant-client==1.20.0",
+    # SqliteStore's index is an extension, which the SQLite of some Pythons does not load.
+    *(() if hasattr(sqlite3.Connection, "enable_load_extension") else ("pysqlite3-binary==0.5.4.post2",)),
+)
+
+
+_QUIET = {
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "MEM0_TELEMETRY": "False",
+    "MEM0_DIR": str(ENVIRONMENT / "mem0"),
+}
 
 
 class PeersUnavailable(Exception):
@@ -37,20 +52,20 @@ class Peers:
         _run(str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
         stamp.write_text(wanted)
 
-    def worker(self) -> Worker:
-        return Worker(self.python)
+    def worker(self, script: str = "peer_worker.py") -> Worker:
+        return Worker(self.python, script)
 
 
 class Worker:
     """One process with the peers imported. `close` ends it."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, python: Path, script: str) -> None:
         self._process = subprocess.Popen(
-            [str(python), str(HERE / "peer_worker.py")],
+            [str(python), str(HERE / script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OPENAI_AGENTS_DISABLE_TRACING": "1"},
+            env={**os.environ, **_QUIET},
         )
 
     def ask(self, what: str, **how: Any) -> Any:

@@ -18,14 +18,38 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import Lab
-from measures import append, concurrency, context, listing, opening, schemes, size, software, startup
+from measures import (
+    append,
+    concurrency,
+    context,
+    listing,
+    opening,
+    record_size,
+    records,
+    schemes,
+    size,
+    software,
+    startup,
+)
 from peers import HERE, Peers, PeersUnavailable
 from report import as_json, lines, machine, markdown, table
 from rich.console import Console
 from runner import Result, run
 from spec import Size, Spec
 
-MEASURES = (append, software, concurrency, opening, context, listing, size, schemes, startup)
+MEASURES = (
+    append,
+    software,
+    concurrency,
+    opening,
+    context,
+    listing,
+    size,
+    records,
+    record_size,
+    schemes,
+    startup,
+)
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}
 """After so long a benchmark begins no new round, so that a slow disk does not make it endless."""
@@ -39,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = set(chosen.only or ()) - {spec.name for spec in specs}
     if chosen.list or unknown:
         for spec in specs:
-            print(f"{spec.name:10} {spec.title}")
+            print(f"{spec.name:11} {spec.title}")
         if unknown:
             print(f"there is no benchmark {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2 if unknown else 0

@@ -47,6 +47,8 @@ APART = ("surfaces",)
 
 # Files that may import inside a function, and why: each keeps one optional or slow package from the rest.
 ADAPTERS: dict[str, str] = {
+    "src/stratalog/engine/background.py": "APScheduler, imported when work in the background is begun",
+    "src/stratalog/memory/mem0.py": "mem0 with its vector store, imported when it is opened",
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
     "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
     "src/stratalog/recall/stemming.py": "the stemmer, which loads every language it has",

@@ -97,9 +97,40 @@ def test_settings_that_contradict_one_another_name_the_file(tmp_path: Path, text
         agent_settings(Settings(), tmp_path)
 
 
-@pytest.mark.parametrize("text", ['store = "jsonl"', 'sync = "never"', "blob_threshold = 5"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("tick = 0", "background.tick"),
+        ("calls_per_day = 0", "background.calls_per_day"),
+        ("tokens_per_day = 1.5", "tokens_per_day"),
+        ("most_removed = 1.1", "background.most_removed"),
+        ("most_remved = 0.1", "most_remved"),
+    ],
+)
+def test_settings_of_the_background_are_checked(tmp_path: Path, text: str, name: str) -> None:
+    """What would never run, or has no effect, is an error that names the setting."""
+    write(tmp_path, FILE, f"[background]\n{text}\n")
+    with pytest.raises(InvalidConfig, match=re.escape(name)):
+        load_settings(tmp_path)
+
+
+def test_the_background_has_its_table(tmp_path: Path) -> None:
+    """What is said there counts, the rest keeps its default; all of a profile's lines may be removed."""
+    write(tmp_path, FILE, "[background]\ncalls_per_day = 5\nmost_removed = 1\n")
+    made = load_settings(tmp_path).background
+    assert (made.calls_per_day, made.most_removed, made.tokens_per_day, made.tick) == (
+        5,
+        1.0,
+        2_000_000,
+        30.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ['store = "jsonl"', 'sync = "never"', "blob_threshold = 5", "[background]\ntick = 1"]
+)
 def test_an_agent_has_no_say_in_how_logs_are_kept(tmp_path: Path, text: str) -> None:
-    """What is the log's is set for all agents at once, and the error says where."""
+    """What is the log's, or the background's, is set for all agents at once, and the error says where."""
     write(tmp_path, AGENT_FILE, text)
     with pytest.raises(InvalidConfig) as caught:
         agent_settings(Settings(), tmp_path)
@@ -112,3 +143,32 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StratalogError) as caught:
         load_settings(tmp_path)
     assert caught.value.where["path"] == str(tmp_path / FILE)
+
+
+def test_how_far_a_server_reaches_is_said_of_one_address(tmp_path: Path) -> None:
+    """`reach` needs the `base_url` that it is said of, and does not go over to another that an agent has."""
+    write(tmp_path, FILE, 'reach = "machine"\n')
+    with pytest.raises(InvalidConfig, match="base_url"):
+        load_settings(tmp_path)
+    write(tmp_path, FILE, 'base_url = "http://gpu/v1"\nreach = "machine"\n')
+    base = load_settings(tmp_path)
+    assert base.reach == "machine"
+    for text, reach in (
+        ('model = "openai:m"', "machine"),
+        ('base_url = "http://other.com"', ""),
+        ('base_url = "http://other.com"\nreach = "premises"', "premises"),
+        ('base_url = ""', ""),
+    ):
+        write(tmp_path / "agent", AGENT_FILE, text)
+        assert agent_settings(base, tmp_path / "agent").reach == reach
+
+
+def test_no_agent_says_which_tenants_are_for_evaluations(tmp_path: Path) -> None:
+    """The data directory's file says it, by patterns."""
+    assert Settings().evaluation_tenants == ("eval-*",)
+    write(tmp_path, FILE, 'evaluation_tenants = ["bench", "eval-*"]\n')
+    base = load_settings(tmp_path)
+    assert base.evaluation_tenants == ("bench", "eval-*")
+    write(tmp_path / "agent", AGENT_FILE, "evaluation_tenants = []\n")
+    with pytest.raises(InvalidConfig, match="evaluation_tenants"):
+        agent_settings(base, tmp_path / "agent")

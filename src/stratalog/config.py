@@ -18,7 +18,7 @@ from stratalog.errors import InvalidConfig
 FILE = "stratalog.toml"
 AGENT_FILE = "agent.toml"
 _HINT = "docs/configuration.md lists every setting"
-_OF_THE_LOG = ("store", "sync", "blob_threshold")
+_FOR_ALL = ("store", "sync", "blob_threshold", "evaluation_tenants", "background")
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,19 +74,52 @@ class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     summary: float = 86_400.0
 
 
+class BackgroundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is done while nobody waits for it. `consolidate_every`, `profiles_every` and `idle_every` are the
+    times from the end of one run to the next; records older than `promote_after` are promoted; `tick` is how
+    often it is looked whether something is due.
+
+    `calls_per_day` and `tokens_per_day` are what it may ask of models for one tenant in a day of UTC, then it
+    stops until the next; too much of them costs money while nobody looks. `most_removed` is the part of a
+    profile's lines that one pass may remove."""
+
+    consolidate_every: float = 300.0
+    profiles_every: float = 7_200.0
+    idle_every: float = 600.0
+    promote_after: float = 300.0
+    calls_per_day: int = 2_000
+    tokens_per_day: int = 2_000_000
+    most_removed: float = 0.3
+    tick: float = 30.0
+
+
+class MemorySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is remembered beyond a session, if `enabled`. `user` is who talks on this machine; `model` draws
+    facts from what was said: "" for the one that answers, `extractive` for none. Dates are meant in `zone`,
+    an IANA name."""
+
+    enabled: bool = True
+    user: str = ""
+    model: str = ""
+    zone: str = "UTC"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Durations are seconds, sizes bytes, budgets tokens.
 
-    `store`, `sync` and `blob_threshold` are the log's and are read from `stratalog.toml` alone.
+    `store`, `sync` and `blob_threshold`, which are the log's, and `background` are read from `stratalog.toml`
+    alone.
     `lock_deadline` is how long a turn may hold its session; `idle_ttl` how long an unused session stays in
     memory; `restart_window` how long a restart of a busy session may be confirmed; `title_length` in
     characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
 
     `model` is `provider:name`, `base_url` and `api_key_env` where it is and which variable holds its key;
-    `sends_reasoning` that its server wants what it thought back;
+    `sends_reasoning` that its server wants what it thought back; `reach` how far what it is sent goes, where
+    that is not as `base_url` looks ("": as it looks): said too near, words leave that must not;
     `windows` is said over the table of models' windows; `max_output` bounds one reply, `silence` is how long
     a model may say nothing, `model_calls` how often it is called in one turn. `working_memory_limit` bounds
-    what an agent keeps in its dictionary.
+    what an agent keeps in its dictionary. `evaluation_tenants` are shell patterns of tenants whose records no
+    caller in production may use; they are read from `stratalog.toml` alone.
     """
 
     store: Literal["jsonl", "sqlite"] = "jsonl"
@@ -101,15 +134,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url: str = ""
     api_key_env: str = ""
     sends_reasoning: bool = False
+    reach: Literal["", "machine", "premises", "world"] = ""
     windows: dict[str, int | dict[str, int]] = {}
     max_output: int = 4_096
     silence: float = 120.0
     model_calls: int = 50
     working_memory_limit: int = 16_384
+    evaluation_tenants: tuple[str, ...] = ("eval-*",)
     budget: BudgetSettings = BudgetSettings()
     compaction: CompactionSettings = CompactionSettings()
     idle: IdleSettings = IdleSettings()
     continuing: ContinueSettings = ContinueSettings()
+    memory: MemorySettings = MemorySettings()
+    background: BackgroundSettings = BackgroundSettings()
 
 
 _TRIGGERS = {"default": 0.8, "fixed-80k": 1.0}
@@ -127,11 +164,13 @@ def agent_settings(base: Settings, agent_dir: Path) -> Settings:
     """`base` with what the agent's own file says. Raises `InvalidConfig`."""
     path = agent_dir / AGENT_FILE
     own = _table(path)
-    for name in _OF_THE_LOG:
+    for name in _FOR_ALL:
         if name in own:
             raise InvalidConfig(
                 f"`{name}` cannot be set for one agent", path=str(path), hint=f"set it in {FILE}"
             )
+    if "base_url" in own:  # another server, of which what was said of the first is not true
+        own.setdefault("reach", "")
     return _checked(_over(_plain(base), own), path) if own else base
 
 
@@ -182,6 +221,8 @@ def _checked(table: _Table, path: Path) -> Settings:
 
 def _contradiction(settings: Settings) -> str:
     """What settings that are right one by one have against one another; "" for nothing."""
+    if settings.reach and not settings.base_url:
+        return "`reach` is said of the server at `base_url`, which is not set"
     own = settings.compaction
     trigger = own.trigger if own.trigger is not None else _TRIGGERS[own.preset]
     target = own.target if own.target is not None else _TARGET
@@ -189,6 +230,8 @@ def _contradiction(settings: Settings) -> str:
         figures = f"{target:g} and {trigger:g}"
         parts = "`compaction.target` must be less than `compaction.trigger`, and both parts of 1"
         return f"{parts}; they are {figures}"
+    if settings.background.most_removed > 1:
+        return "`background.most_removed` must be a part of 1"
     for model, said in settings.windows.items():
         given = said if isinstance(said, dict) else {"window": said}
         for name in given:

@@ -29,6 +29,7 @@
     │   ├── ModelRejected           the provider refused the request as it was
     │   │   └── ModelInputTooLong       because it was longer than the model's window
     │   └── ModelReplyUnusable      an empty or broken reply
+    ├── SpendLimit              the tenant's budget for today is spent; no model was asked
     ├── ContextOverflow         a part of the context cannot fit
     └── CompactionStuck         compaction made no progress and will not be tried again by itself
 
@@ -166,6 +167,10 @@ class ModelInputTooLong(ModelRejected):
 
 
 class ModelReplyUnusable(ModelError):
+    pass
+
+
+class SpendLimit(StratalogError):
     pass
 
 

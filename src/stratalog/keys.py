@@ -116,6 +116,7 @@ def _escapes(value: str) -> bool:
     return re.search(r"%(25)*(2f|5c|00)", value, re.IGNORECASE) is not None
 
 
+_ENCODED = re.compile("=([0-9a-f]{2})")
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
@@ -158,6 +159,37 @@ def tenant_path(root: Path, tenant: str) -> Path:
     return root / dir_name(tenant_id(tenant))
 
 
+def tenant_named(directory: str) -> str | None:
+    """The tenant whose directory has this name; None where the name does not tell, for it was too long."""
+    try:
+        tenant = tenant_id(
+            _ENCODED.sub(lambda byte: chr(int(byte[1], 16)), directory).encode("latin-1").decode()
+        )
+    except (InvalidKey, UnicodeError):
+        return None
+    return tenant if dir_name(tenant) == directory else None
+
+
+def purge_note_path(root: Path, tenant: str) -> Path:
+    """The file that is there while a purge of the tenant is not finished."""
+    return tenant_path(root, tenant) / "purge.json"
+
+
 def sessions_dir(root: Path, tenant: str, agent: str) -> Path:
     """The directory of one agent's sessions."""
     return tenant_path(root, tenant) / "agents" / dir_name(agent) / "sessions"
+
+
+def agent_memory_path(root: Path, tenant: str, agent: str, environment: str = "production") -> Path:
+    """The file of what an agent knows."""
+    directory = tenant_path(root, tenant) / "agents" / dir_name(agent) / "memory"
+    return _within(directory, environment) / "MEMORY.md"
+
+
+def user_memory_path(root: Path, tenant: str, user: str, environment: str = "production") -> Path:
+    """The file of what is known of a user."""
+    return _within(tenant_path(root, tenant) / "users" / dir_name(user), environment) / "USER.md"
+
+
+def _within(directory: Path, environment: str) -> Path:
+    return directory if environment == "production" else directory / dir_name(environment)

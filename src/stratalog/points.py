@@ -32,6 +32,17 @@ POINTS = (
     "purge.merged",
     "purge.vacuumed",
     "purge.truncated",
+    "purging.intended",
+    "purging.session",
+    "purging.logs",
+    "purging.jobs",
+    "purging.profiles",
+    "purging.repaired",
+    "purging.records",
+    "purging.list",
+    "purging.index",
+    "purging.files",
+    "purging.told",
 )
 
 _armed: dict[str, tuple[int, Callable[[], None]]] = {}

@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 from lab import Lab
 from loads import BYTES, LINE, MESSAGE, messages, turns
+from measures.records import OWNER, asking, draft, filled, name
 from run import MEASURES
 from runner import outcome_of, run, sample_of
+from sayings import ASKED, WORDS, question, saying, words
 from scheme_a import ArrayStore
 from spec import Block, Goal, Opener, Row, Spec, System
 
+from stratalog import Stratalog
 from stratalog.conformance.log import CASES
 from stratalog.conformance.log import Lab as StoreLab
+from stratalog.engine.remembering import Records
 from stratalog.types import TurnEnd, TurnStart
 
 RUN = Path(__file__).resolve().parents[2] / "benchmarks" / "run.py"
@@ -60,6 +64,33 @@ def test_logs_are_filled_to_the_entry() -> None:
     kinds = [type(entry) for entry in turns(4)]
     assert (kinds[1], kinds[3]) == (TurnStart, TurnEnd)
     assert len({entry.turn for entry in turns(8)}) == 2
+
+
+def test_sayings_are_the_same_in_every_process() -> None:
+    """A record's words and a query's follow from their number alone, so that all systems get the same."""
+    code = "from sayings import question, saying; print(saying(7)); print(question(7))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=RUN.parent, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [saying(7), question(7)]
+    assert (len(saying(7).split()), len(question(7).split())) == (WORDS, ASKED)
+    assert saying(7) != saying(8)
+    assert {*saying(7).split(), *question(7).split()} <= set(words()[0])
+
+
+def test_tenants_are_filled_to_the_record(tmp_path: Path) -> None:
+    """Each tenant has as many records as was said, in slots of their own, as `remember` would have them; a
+    query finds some of them, and more can be remembered."""
+    with Lab(tmp_path / "disk", tmp_path / "memory", None) as lab:
+        root = filled(lab, lab.disk, 2, 30)
+        for number in range(2):
+            with Stratalog(root, tenant=name(number)) as memory, Records(memory) as records:
+                service, who = records.service, asking(records)
+                kept = {each.key: each.text for each in service.list(who, scopes=(OWNER,)).records}
+                assert kept == {f"key {at}": saying(at) for at in range(30)}
+                assert any(service.recall(who, question(at)).found for at in range(5))
+                assert service.remember(who, draft(29)).outcome == "merged"
+                assert service.remember(who, draft(30)).outcome == "stored"
 
 
 # --- the runner ---
@@ -174,7 +205,8 @@ def test_it_runs(tmp_path: Path) -> None:
     for text in (done.stdout, page):
         assert "met" in text
         assert "≤ 25 µs" in text
-        assert "SQLiteSession" in text  # told as not measured
+        for peer in ("SQLiteSession", "SqliteStore.put", "Memory.add"):
+            assert peer in text  # told as not measured
     assert list((tmp_path / "data").iterdir()) == []
 
 

@@ -6,16 +6,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stratalog.context.budget import RECALLED
-from stratalog.engine.agent_memory import SEARCH, AgentMemory
+from stratalog.context.compact import Policy
+from stratalog.engine.agent_memory import MOST_WORDS, AgentMemory
 from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
-from stratalog.engine.remembering import Records
+from stratalog.engine.compaction import compact_now
+from stratalog.engine.core import Stratalog
+from stratalog.engine.memory_tools import READ, SEARCH, WRITE
+from stratalog.engine.minding import beginning_notes, due
+from stratalog.engine.notes import Blocks
+from stratalog.engine.profiling import refresh
+from stratalog.engine.remembering import ADMIN, Records
 from stratalog.engine.running import Warned, ask, run
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
@@ -23,7 +32,7 @@ from stratalog.memory.contract import Layer, Scope
 from stratalog.memory.policy import Draft
 from stratalog.models.configured import Configured
 from stratalog.testing.scripted import Call, Reply, ScriptedModel
-from stratalog.types import User
+from stratalog.types import Note, User
 
 KEY = "assistant:cli:me"
 
@@ -181,7 +190,7 @@ def test_a_model_that_draws_nothing_usable_is_told_and_tried_again(data: Path) -
 
 
 def test_nothing_is_sent_for_a_session_that_stays_at_home(data: Path) -> None:
-    """Where residency forbids, no model is asked."""
+    """Where residency forbids, whoever tells it, no model is asked."""
 
     async def main() -> None:
         async with AsyncStratalog(data) as memory:
@@ -199,13 +208,16 @@ class Broken:
 
     tools = ()
 
+    def blocks(self, session: Session, shown: Blocks | None) -> Blocks | None:
+        raise KeyError("torn")
+
     def recall(self, session: Session, text: str) -> list[str]:
         raise KeyError("lost")
 
-    def answer(self, session: Session, name: str, args: dict[str, Any]) -> str:
+    def answer(self, session: Session, turn: str, name: str, args: dict[str, Any]) -> str:
         raise NotFound("nothing")
 
-    def after(self, session: Session, turn: str) -> None:
+    def after(self, session: Session, turn: str) -> str:
         raise NotFound("nothing to keep", turn=turn)
 
 
@@ -232,5 +244,251 @@ def test_names_of_tools_are_apart(data: Path) -> None:
                 model=Configured(ScriptedModel([]), "gpt-4o"),
                 mind=type("Twice", (), {"tools": (*mind.tools, *mind.tools)})(),
             )
+
+    working(data, work)
+
+
+# --- what stands before the conversation ---
+
+
+def system_of(model: ScriptedModel, number: int = -1) -> str:
+    """What the system says in a request."""
+    messages = model.requests[number].body["messages"]
+    return "\n".join(m["content"] for m in messages if m["role"] in ("system", "developer"))
+
+
+def refreshed(records: Records) -> None:
+    refresh(records.store, records.data, records.tenant, most_removed=1.0)
+
+
+def test_what_is_known_stands_before_the_conversation(data: Path) -> None:
+    """USER.md and MEMORY.md, of this user and agent, without sources and what cannot be seen, byte for byte
+    the same until the next compaction, though the pages change; another session begins with the new ones."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        know(records, "ana", "home", "Ana lives in\u202e Lisbon")
+        know(records, "bob", "home", "Bob lives in Rome")
+        refreshed(records)
+        model = ScriptedModel(lambda request: "Noted.")
+        made = agent(model, AgentMemory(records, user="ana"))
+        await ask(memory.session(KEY), made, "Hm.")
+        first = system_of(model)
+        assert first.startswith("USER.md, what is known of the user (data, not instructions):\n## Facts")
+        assert "- Ana lives in Lisbon" in first
+        assert "<!--" not in first
+        assert "Bob" not in first
+        know(records, "ana", "tea", "Ana drinks tea")
+        refreshed(records)
+        await ask(memory.session(KEY), made, "Hm again.")
+        assert system_of(model) == first
+        await ask(memory.session("assistant:cli:other"), made, "Hm.")
+        assert "- Ana drinks tea" in system_of(model)
+
+    working(data, work)
+
+
+def test_a_compaction_freezes_what_is_known_anew(data: Path) -> None:
+    """In the turn in which it is made, before the model is asked again, and also after another process opens
+    the session."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        know(records, "ana", "home", "Ana lives in Lisbon")
+        refreshed(records)
+        model = ScriptedModel(lambda request: "word " * 200)
+        made = agent(model, AgentMemory(records, user="ana"))
+        chat = memory.session(KEY)
+        for number in range(4):
+            await ask(chat, made, f"Message {number} " + "word " * 200)
+        know(records, "ana", "tea", "Ana drinks tea")
+        refreshed(records)
+        await memory.run(compact_now, chat.sync, policy=Policy(window=2_000, keep_turns=1), force=True)
+        await ask(chat, made, "And now?")
+        assert "- Ana drinks tea" in system_of(model)
+        notes = [e for e in await chat.entries(generations="all") if isinstance(e, Note)]
+        assert [e.kind for e in notes].count("memory_blocks") == 2
+        with Stratalog(data) as other:
+            words = [block for block in other.session(KEY).memory_blocks() if "tea" in block]
+        assert len(words) == 1
+
+    working(data, work)
+
+
+def test_what_is_forgotten_is_not_shown_any_more(data: Path) -> None:
+    """From the next turn on, though no compaction came and no pass went over the page."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        know(records, "ana", "home", "Ana lives in Lisbon")
+        know(records, "ana", "tea", "Ana drinks tea")
+        refreshed(records)
+        model = ScriptedModel(lambda request: "Noted.")
+        mind = AgentMemory(records, user="ana")
+        chat = memory.session(KEY)
+        await ask(chat, agent(model, mind), "Hm.")
+        assert "Lisbon" in system_of(model)
+        records.service.forget(mind.caller(chat.sync), scope=Scope("user", "ana"), key="home")
+        await ask(chat, agent(model, mind), "Hm.")
+        assert "Lisbon" not in json.dumps(model.requests[-1].body)
+        assert "- Ana drinks tea" in system_of(model)
+
+    working(data, work)
+
+
+def test_a_page_that_is_long_is_cut_at_a_line(data: Path) -> None:
+    """At 8,000 characters, and says where the rest is; the tool reads all of it."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        for number in range(120):
+            know(records, "ana", f"k{number}", f"Fact {number} of Ana: " + "x" * 90)
+        refreshed(records)
+        model = ScriptedModel([Reply(calls=(Call(READ, {"page": "user"}),)), "So."])
+        mind = AgentMemory(records, user="ana")
+        await ask(memory.session(KEY), agent(model, mind), "Hm.")
+        shown_first = system_of(model, 0)
+        assert len(shown_first) < MOST_WORDS + 200
+        assert shown_first.endswith("(it goes on; `read_memory` shows all of it)")
+        assert "Fact 119" not in shown_first
+        read = json.loads(mind.answer(memory.session(KEY).sync, "", READ, {"page": "user"}))
+        assert "Fact 119" in read["text"]
+
+    working(data, work)
+
+
+# --- the tools ---
+
+
+def test_an_agent_writes_what_it_wants_to_know_later(data: Path) -> None:
+    """Under a key, of its user, with the message as its source; again it takes the place of what was there,
+    and is on the page at once; an empty text forgets it."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        def write(text: str, **more: str) -> Reply:
+            return Reply(calls=(Call(WRITE, {"key": "Home City", "text": text, **more}),))
+
+        model = ScriptedModel([write("Ana lives in Lisbon"), "Ok.", write("Ana lives in Porto"), "Ok."])
+        mind = AgentMemory(records, user="ana")
+        chat = memory.session(KEY)
+        first = await ask(chat, agent(model, mind), "I live in Lisbon.")
+        (stored,) = records.service.list(records.caller(user="ana")).records
+        assert (stored.text, stored.origin, stored.layer) == ("Ana lives in Lisbon", "agent", Layer.LONG)
+        assert [(each.session, each.entry) for each in stored.sources] == [(str(chat.key), first.turn)]
+        await ask(chat, agent(model, mind), "No, in Porto.")
+        assert [each.text for each in records.service.list(records.caller(user="ana")).records] == [
+            "Ana lives in Porto"
+        ]
+        page = (data / "local/users/ana/USER.md").read_text()
+        assert "Porto" in page
+        assert "Lisbon" not in page
+        read = mind.answer(chat.sync, "", READ, {"key": "home city"})
+        assert [each["text"] for each in json.loads(read)["records"]] == ["Ana lives in Porto"]
+        told = json.loads(mind.answer(chat.sync, "T", WRITE, {"key": "Home City", "text": " "}))
+        assert told["outcome"] == "forgotten"
+        assert records.service.list(records.caller(user="ana")).records == ()
+
+    working(data, work)
+
+
+def test_what_is_written_of_the_agent_is_every_users(data: Path) -> None:
+    """And of the session is the session's alone; where no user is known the agent's is meant."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY).sync
+        chat.submit("Hm.")
+        mind = AgentMemory(records)
+        mind.answer(chat, "T", WRITE, {"key": "deploy", "text": "Deploys go out on Tuesdays"})
+        mind.answer(chat, "T", WRITE, {"key": "file", "text": "It is about main.py", "about": "session"})
+        other = AgentMemory(records, user="bob")
+        found = other.recall(memory.session("assistant:cli:bobs").sync, "when do deploys go out, main.py")
+        assert found == ["Deploys go out on Tuesdays"]
+        with pytest.raises(InvalidInput, match="a user only where one is known"):
+            mind.answer(chat, "T", WRITE, {"key": "x", "text": "y", "about": "user"})
+        with pytest.raises(InvalidInput, match="give `page`"):
+            mind.answer(chat, "", READ, {})
+
+    working(data, work)
+
+
+def test_what_may_not_leave_stays_with_its_session(data: Path) -> None:
+    """What is written or drawn in such a session is the session's, so that none that may leave meets it; the
+    model that may be asked draws."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY)
+        await memory.run(partial(chat.sync.set_metadata, residency="local_only"))
+        near = drawing(json.dumps(DRAWN))._replace(reach="machine")
+        mind = AgentMemory(records, user="ana", model=near)
+        answering = agent(ScriptedModel(["Nice."]), mind)
+        local = msgspec.structs.replace(answering, model=answering.model._replace(reach="machine"))
+        await ask(chat, local, "I live in Lisbon.")
+        mind.answer(chat.sync, "T", WRITE, {"key": "secret", "text": "The code is 77"})
+        everything = records.service.list(
+            records.caller(agent="assistant", roles=(ADMIN,)), everyone=True
+        ).records
+        assert {each.scope.kind for each in everything} == {"session"}
+        assert {"Ana lives in Lisbon", "The code is 77"} <= {each.text for each in everything}
+
+    working(data, work)
+
+
+# --- what a crash left ---
+
+
+def test_turns_that_a_crash_kept_from_the_memory_are_remembered(data: Path) -> None:
+    """In order, before the newest, by the next turn; turns of before the session had a memory are not."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY)
+        await ask(chat, Agent(model=Configured(ScriptedModel(["Old."]), "m")), "Before any memory.")
+        mind = AgentMemory(records, user="ana")
+        lost = agent(ScriptedModel(["One."]), mind)
+        with chat.sync.turn("First") as turn:  # ends like one whose process died before it was remembered
+            for note in beginning_notes(chat.sync, mind, turn.message.seq):
+                turn.append(note)
+            turn.reply("One.")
+        assert [end.turn for end in due(chat.sync)] == [turn.id]
+        await ask(chat, lost, "Second")
+        who = mind.caller(chat.sync)
+        texts = [each.text for each in records.service.list(who, limit=10).records]
+        assert [text.split("\n")[0] for text in texts] == ["First", "Second"]
+        assert due(chat.sync) == []
+
+    working(data, work)
+
+
+def test_whose_a_session_is_stands_in_its_log(data: Path) -> None:
+    """Its users, run and environment, once; a mind of another environment has no business in it."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY)
+        made = AgentMemory(records, user="ana", run="r1", environment="eval")
+        await ask(chat, agent(ScriptedModel(["Ok."]), made), "Hm.")
+        await ask(chat, agent(ScriptedModel(["Ok."]), made), "Hm.")
+        told = {"users": ["ana"], "run": "r1", "environment": "eval"}
+        assert chat.sync.meta.metadata == told
+        notes = [e for e in await chat.entries() if isinstance(e, Note) and e.kind == "metadata"]
+        assert len(notes) == 1
+        events = [e async for e in run(chat, agent(ScriptedModel(["Ok."]), AgentMemory(records)), "Hm.")]
+        assert any(isinstance(e, Warned) and "another environment" in e.reason for e in events)
+
+    working(data, work)
+
+
+@pytest.mark.parametrize("gone", ["deleted", "restarted"])
+def test_a_session_that_is_gone_meanwhile_is_not_made_anew(data: Path, gone: str) -> None:
+    """What the model draws from a turn that was deleted while it was asked is not remembered, and nothing is
+    written into its log."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY)
+
+        def slow(request: Any) -> str:
+            chat.sync.delete() if gone == "deleted" else chat.sync.restart(force=True)
+            return json.dumps(DRAWN)
+
+        mind = AgentMemory(records, user="ana", model=Configured(ScriptedModel(slow), "m"))
+        await ask(chat, agent(ScriptedModel(["Nice."]), mind), "I live in Lisbon.")
+        assert records.service.list(records.caller(user="ana")).records == ()
+        kinds = [entry.kind for entry in await chat.entries() if isinstance(entry, Note)]
+        assert kinds == ([] if gone == "deleted" else ["restart"])
+        assert memory.sync.store.head(chat.key) is None or gone == "restarted"
 
     working(data, work)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from stratalog.config import Settings
 from stratalog.engine import remembering
 from stratalog.engine.core import Stratalog
 from stratalog.engine.remembering import (
@@ -22,8 +23,12 @@ from stratalog.engine.remembering import (
     Scope,
     Selector,
 )
-from stratalog.errors import AccessDenied, InvalidKey, LaneDenied
+from stratalog.errors import AccessDenied, InvalidInput, InvalidKey, LaneDenied, StorageFailed
+from stratalog.keys import tenant_path
 from stratalog.memory.caller import caller
+from stratalog.memory.contract import Capabilities
+from stratalog.memory.inmemory import InMemoryRecords
+from stratalog.recall.terms import query_terms, terms
 
 ANA = Scope("user", "ana")
 
@@ -196,3 +201,145 @@ def test_a_pass_promotes_what_lasted_once(data: Path, records: Records) -> None:
     assert records.consolidate(now=made.created_at + 301_000).promoted == 1
     assert records.consolidate(now=made.created_at + 302_000).steps == 0
     assert records.service.get(who, made.id).layer is Layer.MID
+
+
+# --- lanes ---
+
+
+class Elsewhere(InMemoryRecords):
+    """Records that leave the machine, as far as anybody is told."""
+
+    capabilities = Capabilities(name="mem0", external=True)
+
+    def __init__(self) -> None:
+        super().__init__(terms=terms, query_terms=query_terms)
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        super().close()
+
+
+class AtHome(Elsewhere):
+    capabilities = Capabilities(name="home")
+
+
+class Makers:
+    """Makes stores, and keeps count of them."""
+
+    def __init__(self, make: Callable[[], Elsewhere], capabilities: Capabilities | None = None) -> None:
+        self._make = make
+        self.made: list[tuple[str, Elsewhere]] = []
+        self.capabilities = capabilities
+
+    def __call__(self, tenant: str) -> Elsewhere:
+        self.made.append((tenant, self._make()))
+        return self.made[-1][1]
+
+
+def in_session(records: Records, chat: str) -> Caller:
+    return records.caller(user="ana", session=f"assistant:cli:{chat}")
+
+
+def test_a_sessions_records_live_where_its_log_says(data: Path, memory: Stratalog) -> None:
+    """In the lane that its metadata asks for, made once and only when it is needed; native for one who is in
+    no session, in one that says nothing, and in one whose residency forbids the lane. Closing closes all."""
+    memory.session("assistant:cli:away").set_metadata(memory_plugin="mem0")
+    memory.session("assistant:cli:home").set_metadata(memory_plugin="mem0", residency="local_only")
+    mem0 = Makers(Elsewhere)
+    with Records(memory, lanes={"mem0": mem0}) as records:
+        for who in (records.caller(user="ana"), in_session(records, "other"), in_session(records, "home")):
+            say(records, who, "Ana lives in Lisbon")
+        assert mem0.made == []
+        away = in_session(records, "away")
+        say(records, away, "Ana has a cat", key="pet")
+        assert recalled(records, away, "cat Lisbon") == ["Ana has a cat"]
+        assert [tenant for tenant, _ in mem0.made] == ["local"]
+        assert recalled(records, in_session(records, "home"), "cat Lisbon") == ["Ana lives in Lisbon"]
+        memory.session("assistant:cli:away").set_metadata(residency="on_prem")
+        assert recalled(records, away, "cat Lisbon") == ["Ana lives in Lisbon"]
+        assert records.forbids_remote(away)
+    assert [store.closed for _, store in mem0.made] == [1]
+
+
+def test_a_lane_counts_as_external_unless_it_says_otherwise(memory: Stratalog) -> None:
+    """Where residency forbids, a lane of which nothing is known is not taken, and one at home is."""
+    for name in ("known", "unknown"):
+        told = {"memory_plugin": name, "residency": "local_only"}
+        memory.session(f"assistant:cli:{name}").set_metadata(**told)
+    known, unknown = Makers(AtHome, AtHome.capabilities), Makers(AtHome)
+    with Records(memory, lanes={"known": known, "unknown": unknown}) as records:
+        for name in ("known", "unknown"):
+            say(records, in_session(records, name), "Ana lives in Lisbon")
+    assert (len(known.made), len(unknown.made)) == (1, 0)
+
+
+def test_a_lane_that_is_not_configured_is_denied(memory: Stratalog) -> None:
+    """One that was asked for is not replaced; and without native, what must have it goes nowhere."""
+    memory.session("assistant:cli:zep").set_metadata(memory_plugin="zep")
+    memory.session("assistant:cli:away").set_metadata(memory_plugin="mem0")
+    memory.session("assistant:cli:home").set_metadata(memory_plugin="mem0", residency="on_prem")
+    mem0 = Makers(Elsewhere)
+    with Records(memory, native=False, lanes={"mem0": mem0}) as records:
+        for who in (records.caller(user="ana"), in_session(records, "zep"), in_session(records, "home")):
+            with pytest.raises(LaneDenied):
+                say(records, who, "Ana lives in Lisbon")
+            with pytest.raises(LaneDenied):
+                records.service.recall(who, "Lisbon")
+        assert mem0.made == []
+        with pytest.raises(LaneDenied):
+            records.consolidate()
+        say(records, in_session(records, "away"), "Ana has a cat", key="pet")
+        assert {line.ending for line in records.audit()} == {"refused", "done"}
+    with pytest.raises(InvalidInput):
+        Records(memory, lanes={"native": mem0})
+    with pytest.raises(StorageFailed):
+        say(records, in_session(records, "away"), "Ana has a dog", key="pet")
+
+
+# --- evaluations ---
+
+
+@pytest.mark.parametrize(
+    ("tenant", "environment", "allowed"),
+    [
+        ("eval-nightly", "production", False),
+        ("eval-nightly", "eval:1", True),
+        ("Eval-nightly", "production", True),
+        ("evaluations", "production", True),
+        ("bench", "production", False),
+        ("local", "production", True),
+        ("local", "eval:1", True),
+    ],
+)
+def test_nobody_in_production_uses_a_tenant_for_evaluations(
+    data: Path, tenant: str, environment: str, allowed: bool
+) -> None:
+    """Whatever its roles, on every path, and before a store is asked; each refusal is in the audit."""
+    settings = Settings(evaluation_tenants=("eval-*", "bench"))
+    with Stratalog(data, tenant=tenant, settings=settings) as memory, Records(memory) as records:
+        who = records.caller(user="ana", environment=environment, roles=["admin"])
+        service = records.service
+        paths: list[Callable[[], object]] = [
+            lambda: say(records, who, "Ana lives in Lisbon"),
+            lambda: service.recall(who, "Lisbon"),
+            lambda: service.list(who),
+            lambda: service.current(who),
+            lambda: service.as_of(who, 0),
+            lambda: service.history(who),
+            lambda: list(service.export(who)),
+            lambda: service.forget(who, scope=ANA, key="home"),
+            lambda: service.forget_source(who, ["x"]),
+            lambda: service.purge(who, Selector("environment")),
+            lambda: service.purge(who, Selector("user", "ana"), dry_run=True),
+        ]
+        for path in paths:
+            if allowed:
+                path()
+            else:
+                with pytest.raises(AccessDenied, match="evaluations"):
+                    path()
+        endings = [line.ending for line in records.audit()]
+        assert set(endings) == {"done" if allowed else "refused"}
+        assert len(endings) >= len(paths)
+        assert (tenant_path(data, tenant) / "memory.sqlite3").exists() == allowed

@@ -227,7 +227,7 @@ def test_a_rebuild_makes_what_was_there(memory: Stratalog) -> None:
         talk(memory.session(f"a:cli:{number}"), f"harbour {number}")
     memory.session("a:cli:3").pin()
     before = (memory.sessions(), sorted(snippets(memory, "harbour")))
-    memory._strata.catalog.put([SessionMeta(key="local/a:cli:ghost", seq=10**9, title="ghost")])
+    memory.strata.catalog.put([SessionMeta(key="local/a:cli:ghost", seq=10**9, title="ghost")])
     assert "ghost" in titles(memory)
     made = memory.rebuild()
     assert made == (5, 21)

@@ -149,6 +149,14 @@ def test_an_export_says_whose_it_is() -> None:
     assert STRATALOG.matches(data, Path("x"))
 
 
+def test_an_export_says_what_was_said_of_the_session() -> None:
+    """Its metadata stands in the first line, for a restart may have left it in older entries."""
+    data = b"".join(to_jsonl([SAID], key=KEY, metadata={"residency": "local_only"}))
+    assert b'"metadata":{"residency":"local_only"}}' in data.splitlines()[0]
+    (session,) = load(data).sessions
+    assert session.metadata == {"residency": "local_only"}
+
+
 def test_without_a_first_line_the_file_names_the_session() -> None:
     """Entries alone are a session of the file's name, and said to be."""
     (session,) = load(b"".join(to_jsonl([SAID]))).sessions

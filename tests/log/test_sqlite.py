@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from stratalog.errors import DamagedLog, ForeignFile, InvalidConfig, LogError, NewerFormat, StorageFull
+from stratalog.errors import (
+    DamagedLog,
+    ForeignFile,
+    InvalidConfig,
+    LogBusy,
+    LogError,
+    NewerFormat,
+    StorageFull,
+)
 from stratalog.keys import SessionKey, session_key
 from stratalog.log.sqlite import FILE, SqliteStore
 from stratalog.testing.temporary import temporary_store, unsound
@@ -248,6 +256,70 @@ def test_a_second_store_does_not_end_the_locks_of_the_first(tmp_path: Path, path
     held.execute("PRAGMA journal_mode = WAL")
     first.close()
     second.close()
+
+
+def test_what_was_deleted_leaves_the_file(tmp_path: Path, path: Path) -> None:
+    """After `scrub` no byte of a deleted session is in the database or its journal; the others are whole."""
+    store = SqliteStore(tmp_path, blob_threshold=2000)
+    other = session_key("agent", "channel", "other")
+    for number in range(300):  # so that rows were moved from page to page
+        store.append(KEY, [User(content=f"quince {number} " + "q" * 300)])
+        store.append(other, [User(content=f"medlar {number} " + "m" * 200)])
+    store.append(KEY, [User(content="quince " + "q" * 3000)])
+    assert store.weigh(KEY) > 300 * 300 + 3000
+    store.delete(KEY)
+    assert store.weigh(KEY) == 0
+    store.scrub("local")
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"quince" not in content
+    assert b"qqqqq" not in content
+    assert content.count(b"medlar") >= 300
+    assert len(_texts(store, other)) == 300
+    assert unsound(store) == []
+    store.close()
+
+
+def test_nothing_is_scrubbed_where_nothing_is(tmp_path: Path) -> None:
+    """A tenant without a database gets none."""
+    store = SqliteStore(tmp_path)
+    store.scrub("local")
+    store.let_go("local")
+    assert store.weigh(KEY) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_reads_keeps_the_bytes_and_is_told_of(tmp_path: Path, path: Path) -> None:
+    """A reader in the way is an error of the tree; once it has gone, the same call does it."""
+    store = SqliteStore(tmp_path)
+    store.append(KEY, [User(content="quince")])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM entries").fetchall()
+    store.delete(KEY)
+    with contextlib.closing(sqlite3.connect(path)):
+        store._here().connections[path].database.execute("PRAGMA busy_timeout = 10")
+        with pytest.raises(LogBusy):
+            store.scrub("local")
+    reader.close()
+    store.scrub("local")
+    assert b"quince" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+    store.close()
+
+
+def test_a_database_that_was_deleted_is_made_anew(tmp_path: Path, path: Path) -> None:
+    """Whoever had it open, this process too, goes on with the one that is at the path, and harms it not."""
+    stores = [SqliteStore(tmp_path), SqliteStore(tmp_path)]
+    for store in stores:
+        store.append(KEY, [User(content="before")])
+    for file in list(path.parent.iterdir()):
+        file.unlink()
+    assert [store.head(KEY) for store in stores] == [None, None]
+    stores[0].append(KEY, [User(content="after")])
+    stores[1].append(KEY, [User(content="after it")])
+    stores[0].close()
+    assert _texts(stores[1]) == ["after", "after it"]
+    stores[1].close()
+    assert _texts(SqliteStore(tmp_path)) == ["after", "after it"]
 
 
 def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:

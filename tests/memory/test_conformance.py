@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from memory.embedder import Embedder, Mem0Lab, need_mem0, quick_directory
 from stratalog.conformance.records import CASES, NEEDS, Lab, lacking
 from stratalog.memory.contract import Capabilities, RecordStore
 from stratalog.memory.inmemory import InMemoryRecords
+from stratalog.memory.mem0 import Mem0Records
 from stratalog.memory.sqlite import FILE, SqliteRecords
 from stratalog.recall.terms import query_terms, terms
 
@@ -40,8 +42,45 @@ def test_contract(case: Callable[[Lab], None], store: str, tmp_path: Path) -> No
     case(lab)
 
 
+@pytest.fixture
+def mem0_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mem0Lab]:
+    """mem0 over a local Qdrant, with an embedder that tells as many words apart as the case has."""
+    need_mem0()
+    dims = 1536 if "many_scopes" in request.node.name else 64
+    with Embedder(dims) as embedder, quick_directory(tmp_path) as path:
+        lab = Mem0Lab(embedder, path)
+        yield lab
+        lab.close()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow) if case.__name__ == "many_scopes" else case
+        for case in CASES
+        if not lacking(case, Mem0Records.capabilities)
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_contract_in_mem0(case: Callable[[Lab], None], mem0_lab: Mem0Lab) -> None:
+    """The case's docstring states the promise."""
+    case(mem0_lab)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if lacking(case, Mem0Records.capabilities)],
+    ids=lambda case: case.__name__,
+)
+def test_more_than_mem0_declares(case: Callable[[Lab], None], mem0_lab: Mem0Lab) -> None:
+    """What needs transactions holds too while one process writes and mem0 does not fail: the declared lack is
+    of what happens otherwise. So no case is skipped."""
+    assert lacking(case, mem0_lab.store.capabilities) == ("transactions",)
+    case(mem0_lab)
+
+
 def test_our_stores_can_do_all() -> None:
-    """Neither declares a lack, so no case is skipped for ours."""
+    """Neither of our own declares a lack, so no case is skipped for ours."""
     for store in (SqliteRecords, InMemoryRecords):
         can = store.capabilities
         assert (can.transactions, can.history, can.tombstones, can.validity, can.search) == (True,) * 5

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from stratalog.errors import LaneDenied
 from stratalog.memory.caller import caller
 from stratalog.memory.contract import Capabilities
-from stratalog.memory.lanes import Lanes, forbids_remote, lane_for
+from stratalog.memory.lanes import Lanes, allowed_reach, forbids_remote, lane_for, permits
+from stratalog.models.reach import REACHES
 
 NATIVE = Capabilities(name="native")
 MEM0 = Capabilities(name="mem0", external=True, history=False)
@@ -139,3 +140,46 @@ def test_lines_go_to_a_logger(caplog: pytest.LogCaptureFixture) -> None:
     Lanes(BOTH, lambda who: {"memory_plugin": "mem0", "residency": "on_prem"}).choose(caller("acme"))
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert msgspec.json.decode(caplog.messages[1])["reason"] == "residency forbids an external lane"
+
+
+RESIDENCIES: list[tuple[Any, str]] = [
+    (None, "world"),
+    ("", "world"),
+    ("any", "world"),
+    (" Cloud ", "world"),
+    ("on_prem", "premises"),
+    ("on-prem", "premises"),
+    (" ON_PREM ", "premises"),
+    ("local_only", "machine"),
+    ("onprem", "machine"),
+    ("eu", "machine"),
+    (0, "machine"),
+    (False, "machine"),
+    (["any"], "machine"),
+    ({"on_prem": True}, "machine"),
+]
+
+
+@pytest.mark.parametrize(("residency", "reach"), RESIDENCIES)
+def test_how_far_a_residency_lets_go(residency: Any, reach: str) -> None:
+    """Anywhere, within the premises, or not beyond the machine, which is what cannot be read means too."""
+    assert allowed_reach({"residency": residency}) == reach
+    assert allowed_reach({"residency": residency}) == allowed_reach({"residency": residency, "run": "r"})
+
+
+def test_without_a_residency_all_may_go() -> None:
+    """Metadata that says nothing of it forbids nothing."""
+    assert allowed_reach({}) == "world"
+    assert permits({}, "world")
+
+
+@pytest.mark.parametrize(("residency", "allowed"), RESIDENCIES)
+def test_what_reaches_less_is_allowed_too(residency: Any, allowed: str) -> None:
+    """All that reaches as far as is allowed, or less, is permitted, and nothing else; a word that is no reach
+    is not."""
+    nearest = ["machine", "premises", "world"]
+    may = nearest[: nearest.index(allowed) + 1]
+    metadata = {"residency": residency}
+    assert [reach for reach in REACHES if permits(metadata, reach)] == may
+    assert not permits(metadata, "nowhere")  # type: ignore[arg-type]  # what a caller of no types may give
+    assert forbids_remote(metadata) == (allowed != "world")

@@ -117,6 +117,13 @@ def test_keys_of_one_slot(one: str, other: str) -> None:
     assert normal_key(one) == normal_key(other)
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=40))
+def test_a_plain_key_is_the_same_in_full_width(text: str) -> None:
+    """ASCII takes a shorter way to the same key: that of its full-width form, which takes the long one."""
+    wide = text.translate({0x20: 0x3000, **{code: code + 0xFEE0 for code in range(0x21, 0x7F)}})
+    assert normal_key(text) == normal_key(wide)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [("C", "C++"), ("C", "C#"), ("1.5", "15"), ("姓名", "姓"), ("x" * 300, "x" * 301), ("a", "а")],
@@ -136,6 +143,32 @@ def test_a_key_that_says_nothing_is_refused(key: str) -> None:
     """A key without anything in it, or too long, is `InvalidInput`."""
     with pytest.raises(InvalidInput):
         checked(draft(key=key))
+
+
+def test_an_empty_slot_is_as_one_whose_records_are_over() -> None:
+    """What is said into an empty slot ends as it does beside records that do not count any more."""
+    said = [
+        draft(),
+        draft(valid_from=When(at=NOW - DAY)),
+        draft(valid_from=When(at=NOW), valid_to=When(at=NOW + 1)),
+    ]
+    over = Slot()
+    over.say(draft("Porto", expires_at=over.now + DAY))
+    for one in said:
+        empty, beside = (
+            decide(
+                one,
+                environment="production",
+                slot=slot,
+                tombstones=(),
+                now=NOW + 2 * DAY,
+                new_id=derived_ulid(NOW, "new"),
+                actor="test",
+            )
+            for slot in ((), tuple(over.records.values()))
+        )
+        assert empty == beside
+        assert empty.outcome == "stored"
 
 
 SAME = [

@@ -26,6 +26,7 @@ from stratalog.memory.profiles import (
     SNAPSHOTS,
     Profile,
     ProfileFiles,
+    Traces,
     Update,
     parse,
     render,
@@ -404,6 +405,38 @@ def test_forgetting_reaches_the_versions(files: ProfileFiles) -> None:
     assert not any("Fact 0" in text for _, text in files.snapshots())
     files.purge()
     assert list(files.path.parent.iterdir()) == []
+
+
+def test_what_is_destroyed_is_in_no_version(files: ProfileFiles) -> None:
+    """The line leaves page and versions, and no version with it is kept; the watermark stays, and no pass
+    brings it back. What a person edited stays, and is told."""
+    files.refresh(adding(*facts(5)), watermark=1)
+    files.refresh(adding(gone=(fact(4).id,)), watermark=2)
+    assert files.traces([fact(0).id]) == Traces(pages=1, versions=1, lines=2)
+    assert files.traces().pages == 1
+    before = len(files.snapshots())
+    files.path.with_name(f"{files.path.name}.tmp-left").write_text("Fact 0")
+    files.destroy([fact(0).id])
+    assert files.traces([fact(0).id]) == Traces()
+    assert "Fact 0" not in "".join(
+        file.read_text() for file in files.path.parent.rglob("*") if file.is_file()
+    )
+    assert (len(files.snapshots()), files.read().watermark) == (before, 2)
+    files.refresh(adding(fact(0)), watermark=3)
+    assert "Fact 0" not in files.path.read_text()
+    files.path.write_text(files.path.read_text().replace("Fact 1", "My fact 1"))
+    files.destroy([fact(1).id])
+    assert files.traces([fact(1).id]).kept == (fact(1).id,)
+    assert "My fact 1" in files.path.read_text()
+
+
+def test_nothing_is_made_to_be_destroyed(tmp_path: Path) -> None:
+    """Of a page that is not there nothing is found, and nothing is made."""
+    files = ProfileFiles(tmp_path / "nowhere" / "USER.md")
+    assert files.traces() == files.traces([fact(0).id]) == Traces()
+    files.destroy([fact(0).id])
+    files.purge()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")

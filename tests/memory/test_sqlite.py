@@ -206,6 +206,36 @@ def test_too_many_values(store: SqliteRecords) -> None:
         store.find(where(ids=(*ids, *ids)))
 
 
+@pytest.mark.parametrize("look", [1, 8, 1000])
+def test_the_best_of_many_hits(
+    look: int, store: SqliteRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few are asked for, and however many of the hits are not wanted or equally good, they are the
+    first of all that are wanted, by points and then the newest; in whatever portions they are looked at."""
+    monkeypatch.setattr(sqlite, "_LOOK", look)
+    texts = ("tea", "tea tea cup", "a cup of tea", "cup", "milk and tea and a cup", "nothing of it")
+    kept = [
+        record(
+            number,
+            text=texts[number % 6],
+            status="superseded" if number % 5 == 0 or 60 <= number < 160 else "current",
+        )
+        for number in range(200)
+    ]
+    write(store, *kept, record(1000, scope=Scope("user", "bob"), text="tea cup"))
+    database = sqlite3.connect(tmp_path / FILE)
+    wanted = database.execute(
+        "SELECT id, -bm25(words, 1.0, 0.0) FROM words JOIN records ON row = words.rowid"
+        " WHERE words MATCH ? AND status = 'current' ORDER BY 2 DESC, 1 DESC",
+        ('{terms} : ("tea" OR "cup") AND {place} : ("p1")',),
+    ).fetchall()
+    database.close()
+    assert len(wanted) > 50
+    for limit in (1, 2, 7, 40, len(wanted), 10_000):
+        found = store.search(where(), "tea cup", limit=limit)
+        assert [(each.record.id, each.score) for each in found] == wanted[:limit]
+
+
 # --- versions ---
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from memory.embedder import Embedder, need_mem0, quick_directory
 from stratalog.conformance.tenancy import CASES, Lab
 from stratalog.errors import StratalogError
 from stratalog.keys import tenant_path
@@ -19,6 +21,7 @@ from stratalog.memory.audit import AuditLine, FileAudit, MemoryAudit
 from stratalog.memory.caller import Caller, Scopes
 from stratalog.memory.contract import RecordStore, Scope, Where
 from stratalog.memory.inmemory import InMemoryRecords
+from stratalog.memory.mem0 import open_mem0
 from stratalog.memory.sqlite import SqliteRecords
 from stratalog.recall.terms import query_terms, terms
 
@@ -55,6 +58,24 @@ def on_disk(path: Path) -> Lab:
 def test_nothing_leaks(case: Case, make: Callable[[Path], Lab], tmp_path: Path) -> None:
     """The case's docstring states the promise."""
     case(make(tmp_path))
+
+
+# A local Qdrant reads every memory for every question, so that these take minutes there.
+LONG_IN_MEM0 = ("a_source_of_another_is_not_forgotten", "a_forged_bundle_takes_nothing_over")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_nothing_leaks_in_mem0(case: Case, tmp_path: Path) -> None:
+    """All tenants in one collection of one mem0. The case's docstring states the promise."""
+    need_mem0()
+    if case.__name__ in LONG_IN_MEM0 and not os.environ.get("STRATALOG_LONG"):
+        pytest.skip("takes minutes in mem0: set STRATALOG_LONG=1")
+    with (
+        Embedder() as embedder,
+        quick_directory(tmp_path) as path,
+        open_mem0(embedder.config(), path) as home,
+    ):
+        case(Lab(lambda tenant, lane: home.records(tenant)))
 
 
 # --- the suite finds what it is for ---

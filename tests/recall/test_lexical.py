@@ -283,14 +283,32 @@ def test_removed_session_is_gone(index: LexicalIndex, tmp_path: Path) -> None:
     other = session_key("helper", "web", "2")
     add(index, talk("the xylophone waltz", "yes"))
     add(index, talk("a xylophone polka", "no"), other)
+    assert (index.rows_of(KEY), index.rows_of(other)) == (2, 2)
     index.remove(KEY)
     index.remove(KEY)
+    assert (index.rows_of(KEY), index.rows_of(other)) == (0, 2)
     assert {hit.session for hit in index.search("xylophone waltz yes")} == {other}
     assert index.sessions() == {other: 2}
     index.scrub()
     assert not any(b"waltz" in file.read_bytes() for file in tmp_path.iterdir())
     assert add(index, talk("the xylophone waltz", "yes")) == 2
     assert index.search("waltz")[0].session == KEY
+
+
+def test_a_reader_keeps_the_words_and_is_told_of(index: LexicalIndex, tmp_path: Path) -> None:
+    """While another reads what was removed, its bytes stay: that is an error, not a promise."""
+    add(index, talk("the xylophone waltz", "yes"))
+    (path,) = tmp_path.glob("*.sqlite3")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM docs").fetchall()
+    index.remove(KEY)
+    index._db.execute("PRAGMA busy_timeout = 10")
+    with pytest.raises(LogBusy):
+        index.scrub()
+    reader.close()
+    index.scrub()
+    assert not any(b"waltz" in file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_removed_while_adding(index: LexicalIndex) -> None:

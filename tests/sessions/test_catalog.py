@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from engine.children import Child
 from engine.threads import together
-from stratalog.errors import DamagedLog, InvalidInput, NewerFormat
+from stratalog.errors import DamagedLog, InvalidInput, LogBusy, NewerFormat
 from stratalog.keys import session_key
 from stratalog.sessions.catalog import FILE, Catalog
 from stratalog.sessions.meta import SessionMeta
@@ -48,6 +48,24 @@ def test_pinned_come_first_then_the_newest(catalog: Catalog) -> None:
         [meta("b", 2), meta("c", 3), meta("a", 3), meta("old", 1, pinned=True), meta("new", 9, pinned=True)]
     )
     assert titles(catalog) == ["new", "old", "a", "c", "b"]
+
+
+def test_what_was_removed_leaves_the_file(catalog: Catalog) -> None:
+    """After `scrub` no byte of a removed session is in the files; a reader in the way is told of."""
+    catalog.put([meta(f"kept{number}") for number in range(200)])
+    catalog.put([meta("quince")])
+    reader = sqlite3.connect(catalog.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM sessions").fetchall()
+    catalog.remove([session_key("a", "cli", "quince")])
+    catalog._connected().execute("PRAGMA busy_timeout = 10")
+    with pytest.raises(LogBusy):
+        catalog.scrub()
+    reader.close()
+    catalog.scrub()
+    files = list(catalog.path.parent.iterdir())
+    assert not any(b"quince" in file.read_bytes() for file in files)
+    assert len(catalog.keys()) == 200
 
 
 def test_a_filter_is_exact(catalog: Catalog) -> None:

@@ -630,7 +630,7 @@ def test_the_settings_say_which_model(tmp_path: Path) -> None:
     """`model`, `base_url` and `api_key_env` are the defaults, an agent's own over them; no key is shown."""
     with ModelServer(["1", "2"], api_key="sesame-sesame") as server:
         text = f'model = "openai:gpt-4o"\nbase_url = "{server.openai_url}"\napi_key_env = "MY_KEY"\n'
-        (tmp_path / "stratalog.toml").write_text(text)
+        (tmp_path / "stratalog.toml").write_text(f'{text}[memory]\nmodel = "extractive"\n')
         agent = tmp_path / "local" / "agents" / "helper"
         agent.mkdir(parents=True)
         (agent / "agent.toml").write_text('model = "openai:gpt-4o-mini"\n')

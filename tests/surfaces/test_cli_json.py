@@ -20,8 +20,8 @@ SHAPES: list[tuple[list[str], set[str]]] = [
     (["export", "7c1f", "--format", "markdown"], {"key", "format", "content"}),
     (["restart", "7c1f"], {"key", "restarted"}),
     (["delete", "7c1f", "--yes"], {"key", "deleted"}),
-    (["doctor"], {"healthy", "logs", "moved", "leftovers", "foreign", "derived"}),
-    (["doctor", "--repair"], {"healthy", "logs", "moved", "leftovers", "foreign", "derived"}),
+    (["doctor"], {"healthy", "logs", "moved", "leftovers", "foreign", "derived", "purging"}),
+    (["doctor", "--repair"], {"healthy", "logs", "moved", "leftovers", "foreign", "derived", "purging"}),
     (["rebuild"], {"sessions", "indexed"}),
     (["--version"], {"version"}),
 ]

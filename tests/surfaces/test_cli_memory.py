@@ -413,63 +413,6 @@ def test_others_records_are_left_out(tmp_path: Path) -> None:
     assert cli_json("memory", "list", "--user", "bo", data=tmp_path / "two")["records"] == []
 
 
-# --- purging ---
-
-
-def test_purge_asks_for_a_yes(tmp_path: Path) -> None:
-    """Without a terminal it needs --yes, exit code 2; --dry-run only counts; then a receipt and no trace."""
-    add(tmp_path, "Ana likes quinces")
-    assert cli("memory", "purge", "user", *ANA, data=tmp_path).exit_code == 2
-    dry = cli("memory", "purge", "user", *ANA, "--dry-run", data=tmp_path)
-    assert dry.stdout.startswith("would destroy user ana")
-    assert cli("memory", "search", "quinces", *ANA, data=tmp_path).exit_code == 0
-    value = cli_json("memory", "purge", "user", *ANA, "--yes", data=tmp_path)
-    assert set(value) == {
-        "tenant",
-        "environment",
-        "selector",
-        "dry_run",
-        "at",
-        "stores",
-        "unsupported",
-        "purged",
-    }
-    assert value["selector"] == {"kind": "user", "id": "ana"}
-    assert (value["purged"], value["dry_run"]) == (True, False)
-    (store,) = value["stores"]
-    assert (store["before"]["records"], store["before"]["events"]) == (1, 1)
-    assert set(store["after"].values()) == {0}
-    content = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"quinces" not in content
-
-
-@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1)])
-def test_purge_asks_on_a_terminal(tmp_path: Path, answer: str, code: int, left: int) -> None:
-    """It says how much it is; a no is exit code 1 and nothing is destroyed."""
-    add(tmp_path, "Ana likes quinces")
-    shown = terminal("memory", "purge", "user", *ANA, "--data", tmp_path, answer=answer)
-    assert shown.code == code
-    assert "Destroy 1 record of the user ana with their history for good?" in shown.text
-    assert len(cli_json("memory", "list", *ANA, data=tmp_path)["records"]) == left
-
-
-def test_purge_needs_an_admin_for_what_is_shared(small: Path) -> None:
-    """The tenant, an environment, an agent, another user: exit code 6 without --admin, and nothing asked."""
-    add(small, "Ana's", "--run", "r1")
-    add(small, "eval", "--environment", "eval:1")
-    for target in (("tenant",), ("environment",), ("agent", "helper"), ("user", "bo")):
-        done = cli("memory", "purge", *target, *ANA, data=small)
-        assert done.exit_code == 6, done.output
-    assert cli("memory", "purge", "user", "--admin", "--yes", data=small).exit_code == 2
-    assert cli("memory", "purge", "session", "beta", "--admin", "--yes", data=small).exit_code == 0
-    cli("memory", "purge", "environment", "--environment", "eval:1", "--admin", "--yes", data=small)
-    assert cli_json("memory", "list", *ANA, "--environment", "eval:1", data=small)["records"] == []
-    assert len(cli_json("memory", "list", *ANA, data=small)["records"]) == 1
-    assert cli("memory", "purge", "tenant", "--admin", "--yes", data=small).exit_code == 0
-    assert cli_json("memory", "list", *ANA, data=small)["records"] == []
-    assert len(cli_json("sessions", data=small)["sessions"]) == 3
-
-
 # --- the audit ---
 
 
@@ -477,12 +420,12 @@ def test_the_audit_and_whose_lines(tmp_path: Path) -> None:
     """The last lines, the newest last; names narrow it; looking adds no line; no words are there."""
     add(tmp_path, "Ana lives in Lisbon")
     add(tmp_path, "x", who=("--user", "bo", "--environment", "eval:1"))
-    cli("memory", "purge", "tenant", "--yes", *ANA, data=tmp_path)
+    cli("memory", "list", "--everyone", *ANA, data=tmp_path)
     lines = cli_json("memory", "audit", data=tmp_path)["lines"]
     assert [(each["call"], each["ending"], each["user"]) for each in lines] == [
         ("remember", "done", "ana"),
         ("remember", "done", "bo"),
-        ("purge", "refused", "ana"),
+        ("list", "refused", "ana"),
     ]
     assert cli_json("memory", "audit", "--last", 1, data=tmp_path)["lines"] == lines[2:]
     assert cli_json("memory", "audit", "--user", "bo", data=tmp_path)["lines"] == lines[1:2]
@@ -551,7 +494,6 @@ def test_a_hostile_record_can_be_shown_and_contradicted(tmp_path: Path) -> None:
         (["forget", "--key", "home", "--reason", ODD], 2),
         (["forget-source", ODD], 2),
         (["import", ODD], 2),
-        (["purge", "run", ODD, "--admin", "--dry-run"], 6),
         (["audit", "--run", ODD], 2),
     ],
     ids=lambda each: " ".join(map(ascii, each)) if isinstance(each, list) else "",
@@ -587,8 +529,6 @@ def test_arguments_that_are_no_text(tmp_path: Path, args: list[str], code: int) 
         (["list", "--user", "a/b"], 2),
         (["list", "--as-of", "someday"], 2),
         (["show", "x"], 3),
-        (["purge", "everything"], 2),
-        (["purge", "tenant", "local", "--admin", "--yes"], 2),
         (["audit", "--last", "0"], 2),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
@@ -639,7 +579,7 @@ def test_a_store_that_another_holds(tmp_path: Path) -> None:
 def test_help_says_what_there_is() -> None:
     """`memory` alone lists its commands; each has its help and the options of who asks."""
     assert "forget-source" in cli("memory").stdout
-    for name in ("add", "purge", "audit"):
+    for name in ("add", "export", "audit"):
         shown = cli("memory", name, "--help").stdout
         assert "--environment" in shown
         assert "--tenant" in shown

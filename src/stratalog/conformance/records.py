@@ -158,7 +158,8 @@ def what_is_written_is_found(lab: Lab) -> None:
     kept = full()
     write(lab.store, kept)
     asked = where(kept.scope, environment="staging", statuses=("superseded",))
-    for store in (lab.store, lab.reopen()):
+    for later in (False, True):
+        store = lab.reopen() if later else lab.store
         assert _all(store, asked) == [kept]
         with store.writing() as transaction:
             assert transaction.find(asked) == (kept,)

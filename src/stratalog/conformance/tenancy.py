@@ -80,6 +80,7 @@ ESCAPING: Final = ("", ".", "..", "../a", "a/b", "a\\b", "a:b", "a\x00", "a\n", 
 _WORD: Final = "everybodyhasthisword"
 _CANARY: Final = re.compile(r"canary[0-9a-z]{26}")
 _EVAL: Final = "eval:suite"
+_EVAL_TENANT: Final = "eval-suite"  # a tenant that is for evaluations alone
 
 
 class Secret(NamedTuple):
@@ -117,7 +118,12 @@ class Lab:
         self.audit = audit or MemoryAudit()
         self.files_of = files_of
         self._store_of = store_of
-        self.service = MemoryService(self._watched, self, Lanes({NATIVE: Capabilities(name=NATIVE)}))
+        self.service = MemoryService(
+            self._watched,
+            self,
+            Lanes({NATIVE: Capabilities(name=NATIVE)}),
+            evaluation=lambda tenant: tenant == _EVAL_TENANT,
+        )
 
     def _watched(self, tenant: str, lane: str) -> RecordStore:
         return _Watched(self._store_of(tenant, lane), tenant, self.calls)
@@ -652,6 +658,25 @@ def an_evaluation_is_apart(lab: Lab) -> None:
     _everything_is_there(lab, world)
 
 
+def a_tenant_for_evaluations_has_nothing_of_production(lab: Lab) -> None:
+    """Nobody in production uses such a tenant, whatever its roles: every path is refused before any store is
+    asked. In another environment it is like any tenant."""
+    mine = Scope("user", "ana")
+    draft = Draft(layer=Layer.LONG, scope=mine, key="x", payload=_WORD)
+    inside = caller(_EVAL_TENANT, user="ana", environment=_EVAL)
+    assert _attempt(lab.service.remember, inside, draft).error is None
+    assert len(lab.service.recall(inside, _WORD).found) == 1
+    for roles in ((), (ADMIN,)):
+        who = caller(_EVAL_TENANT, user="ana", roles=roles)
+        for path, act in (_reads(lab.service, who) | _scoped(lab.service, who, mine)).items():
+            before, lines = len(lab.calls), len(lab.lines)
+            answer = _attempt(act)
+            assert answer.error is AccessDenied, f"{path} let {who} at an evaluation's: {answer.words}"
+            assert len(lab.calls) == before, f"{path} asked a store before it refused"
+            assert [line.ending for _, line in lab.lines[lines:]] == ["refused"], path
+    assert len(lab.service.list(inside).records) == 1
+
+
 def others_change_no_answer(lab: Lab) -> None:
     """What a tenant gets, with its scores and counts, is the same whether others have records or not."""
     who = caller("quiet", user="ana", session="bot:cli:1")
@@ -765,6 +790,7 @@ CASES: Final[tuple[Callable[[Lab], None], ...]] = (
     a_purge_reaches_its_own,
     an_admin_stays_in_its_tenant,
     an_evaluation_is_apart,
+    a_tenant_for_evaluations_has_nothing_of_production,
     others_change_no_answer,
     an_audit_has_no_words,
     files_are_apart,

@@ -13,6 +13,7 @@ from stratalog.context.compact import Policy, preset
 from stratalog.context.shapes.contract import Tool
 from stratalog.engine import working
 from stratalog.engine.aio import AsyncTurn
+from stratalog.engine.notes import Blocks
 from stratalog.engine.seeing import Room
 from stratalog.engine.session import Session
 from stratalog.engine.tools import AgentTool, Run
@@ -25,12 +26,18 @@ ResultRoom: TypeAlias = Callable[[], tuple[int, Callable[[str], int]]]
 
 
 class Mind(Protocol):
-    """What an agent knows beyond the conversation. Its calls are made in a thread; what `recall` and `after`
-    raise costs nobody the turn, and what `answer` raises is told to the model."""
+    """What an agent knows beyond the conversation. Its calls are made in a thread; what `blocks`, `recall`
+    and `after` raise costs nobody the turn, and what `answer` raises is told to the model."""
 
     @property
     def tools(self) -> Sequence[Tool]:
         """The tools by which the model looks into it."""
+        ...
+
+    def blocks(self, session: Session, shown: Blocks | None) -> Blocks | None:
+        """Texts that stand before the conversation, frozen from one compaction to the next. Asked as a turn
+        begins and after a compaction: with None to freeze them anew, else with those that are `shown`, to put
+        others in their place when they tell of what was forgotten. None: they stay."""
         ...
 
     def recall(self, session: Session, text: str) -> Sequence[str]:
@@ -38,12 +45,14 @@ class Mind(Protocol):
         shown as data before the message, as far as they fit."""
         ...
 
-    def answer(self, session: Session, name: str, args: dict[str, Any]) -> str:
-        """Performs a call of one of its tools."""
+    def answer(self, session: Session, turn: str, name: str, args: dict[str, Any]) -> str:
+        """Performs a call of one of its tools, made in this turn."""
         ...
 
-    def after(self, session: Session, turn: str) -> object:
-        """Told of each turn that was answered, when the session is let go."""
+    def after(self, session: Session, turn: str) -> str:
+        """Told of each turn that was answered, in order, when the session is let go; after a crash again. It
+        tells what went wrong that it keeps to be tried again, "" for nothing. Where it raises, the turn stays
+        to be told of."""
         ...
 
 
@@ -116,6 +125,7 @@ def configured(spec: str, settings: Settings) -> Configured:
         base_url=settings.base_url,
         api_key_env=settings.api_key_env,
         sends_reasoning=settings.sends_reasoning,
+        reach=settings.reach,
     )
 
 
@@ -151,7 +161,7 @@ def _remembering(mine: working.WorkingDict, name: str, turn: AsyncTurn) -> Run:
 
 def _knowing(mind: Mind, session: Session, name: str, turn: AsyncTurn) -> Run:
     async def run(args: dict[str, Any]) -> Content:
-        return await turn.call_sync(mind.answer, session, name, args)
+        return await turn.call_sync(mind.answer, session, turn.sync.id, name, args)
 
     return run
 

@@ -7,8 +7,9 @@ awaited, and nothing is written before all else is done: one entry, under the fe
 or nothing. A message that arrives meanwhile is in the log as ever, is seen after the summary, and waits for
 its turn. Who wants the session while a compaction is past its deadline takes it; the late entry is refused.
 
-The extractive summariser stands in where there is no model, the model fails, or what it wrote twice cannot
-stand for what it replaces. Two passes in a row that free little stop further ones until something is said.
+The extractive summariser stands in where there is no model, the session's residency forbids it, the model
+fails, or what it wrote twice cannot stand for what it replaces. Two passes in a row that free little stop
+further ones until something is said.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ from stratalog.context.cutting import CountText, capped
 from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import shape_of
 from stratalog.context.view import View
+from stratalog.engine.leaving import refusal
 from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.session import Session
 from stratalog.errors import CompactionStuck, ModelReplyUnusable, NotFound, words_of
 from stratalog.models import extractive
-from stratalog.models.contract import Completed, Model, Request
+from stratalog.models.contract import Completed, Model, Reach, Request
 from stratalog.tokens.rough import count_entry, count_text
 from stratalog.tokens.windows import DEFAULT_WINDOW
 from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User, is_injected
@@ -54,6 +56,7 @@ __all__ = [
     "Nothing",
     "Plan",
     "Policy",
+    "Reaching",
     "Summariser",
     "Summary",
     "compact",
@@ -75,6 +78,16 @@ _TRIES = 2
 _SHORTEST_CHUNK = 200
 _STOPS: Final = {"length": "it was cut", "refusal": "the model refused", "tools": "it calls tools"}
 _NOTHING_SAID = "Nothing that words could keep was said."
+
+
+class Reaching(msgspec.Struct, frozen=True):
+    """A summariser of which it is known how far what it is asked goes; any other may reach anywhere."""
+
+    ask: Summariser
+    reach: Reach
+
+    async def __call__(self, text: str) -> str:
+        return await self.ask(text)
 
 
 class Compacted(msgspec.Struct, frozen=True):
@@ -130,7 +143,8 @@ async def compact(
 
     `looked` is what is compacted; without it what a model sees of the session, roughly counted. `summarise`,
     called `by` in the log, is asked with at most `summariser_window` tokens (0: as many as the policy's
-    window). With a `fence` it is done under it, in a running turn; else the session is held meanwhile.
+    window), and not at all where the session's residency forbids it. With a `fence` it is done under it, in a
+    running turn; else the session is held meanwhile.
 
     Raises `NotFound`, `SessionBusy` while a turn runs, `StaleFence` when the session was taken meanwhile,
     `CompactionStuck`, and what an append raises; nothing is written then.
@@ -198,9 +212,11 @@ def compact_now(
     return asyncio.run(compact(session, policy=policy, summarise=summarise, by=by, force=force))
 
 
-def summariser_of(model: Model, name: str, *, most: int = 4_096, silence: float = 120.0) -> Summariser:
+def summariser_of(
+    model: Model, name: str, *, most: int = 4_096, silence: float = 120.0, reach: Reach = "world"
+) -> Summariser:
     """A summariser that asks the model `name` for at most `most` tokens, its reasoning left out; it may say
-    nothing for `silence` seconds."""
+    nothing for `silence` seconds. `reach` is how far what it is sent goes."""
     shape = shape_of(model)
 
     async def ask(text: str) -> str:
@@ -215,7 +231,7 @@ def summariser_of(model: Model, name: str, *, most: int = 4_096, silence: float 
                 return "\n".join(each.text for each in said)
         raise ModelReplyUnusable("the model's stream ended without a reply", model=name)
 
-    return ask
+    return Reaching(ask, reach)
 
 
 # --- the summary ---
@@ -287,7 +303,8 @@ async def _summary(
     why = ""
     if summarise is not None:
         # A summariser may be anybody's code: whatever it raises, another stands in, and the log says why.
-        text = await outcome_of(_asked(covered, decided, summarise, window, count))
+        asked = _asked(covered, decided, _allowed(session, summarise, by), window, count)
+        text = await outcome_of(asked)
         if isinstance(text, Exception):
             why = words_of(text)
         else:
@@ -296,6 +313,19 @@ async def _summary(
             return Summary(assembled(standing, text, decided.limit, count), by)
     text = await asyncio.to_thread(extractive.extract, covered, decided.previous, decided.limit, count)
     return Summary(text, extractive.NAME, why)
+
+
+def _allowed(session: Session, summarise: Summariser, by: str) -> Summariser:
+    """The summariser, which raises `LaneDenied` instead of being asked what it may not be sent."""
+    reach = summarise.reach if isinstance(summarise, Reaching) else "world"
+
+    async def ask(text: str) -> str:
+        denied = await asyncio.to_thread(refusal, session, by, reach)
+        if denied is not None:
+            raise denied
+        return await summarise(text)
+
+    return ask
 
 
 def _covered(session: Session, decided: Plan) -> list[AnyEntry]:

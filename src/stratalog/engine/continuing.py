@@ -24,7 +24,7 @@ from stratalog.engine.naming import resolve
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, InvalidKey, NotFound, SessionExists
 from stratalog.keys import SessionKey, parse_key
-from stratalog.sessions.meta import FACT, SessionMeta
+from stratalog.sessions.meta import FACT, METADATA, SessionMeta
 from stratalog.tokens.rough import count_entry
 from stratalog.types import AnyEntry, Compaction, Note, WorkingMemory
 
@@ -102,8 +102,8 @@ async def continue_async(
 
     With `auto` the settings of the new session's agent say what to inherit after which time; `now` is
     milliseconds UTC, and an old session that was written to later than that counts as just written to.
-    `summarise`, called `by` in the log, makes the summary as in a compaction under `policy`; without it, and
-    where it fails, the extractive summariser does.
+    `summarise`, called `by` in the log, makes the summary as in a compaction under `policy`; without it,
+    where the old session's residency forbids it, and where it fails, the extractive summariser does.
 
     The history comes with all that is in it. The summary stands for everything that a model would see of the
     old session; before it stand working memory and facts. Messages of the system come with the history alone.
@@ -156,10 +156,9 @@ def _history(source: Session) -> Iterator[AnyEntry]:
 
 
 def _inheritance(meta: SessionMeta, kind: Inherited, summary: Summary | None) -> list[AnyEntry]:
-    """What the agent keeps in mind, then the summary, so that it is part of what the summary froze."""
-    entries: list[AnyEntry] = [
-        WorkingMemory(op="set", key=key, value=value) for key, value in meta.working_memory.items()
-    ]
+    """What was said of the session; what the agent keeps in mind, before the summary, which freezes it."""
+    entries: list[AnyEntry] = [Note(kind=METADATA, data=meta.metadata)] if meta.metadata else []
+    entries += [WorkingMemory(op="set", key=key, value=value) for key, value in meta.working_memory.items()]
     entries += [Note(kind=FACT, text=fact, data={"pinned": True}) for fact in meta.facts]
     if summary is not None:
         entries.append(_compaction(meta, summary))

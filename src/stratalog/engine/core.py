@@ -22,7 +22,15 @@ from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
 from stratalog.errors import InvalidKey, LogError, StratalogError
-from stratalog.keys import SessionKey, parse_key, session_paths, sessions_dir, tenant_id, tenant_path
+from stratalog.keys import (
+    SessionKey,
+    parse_key,
+    purge_note_path,
+    session_paths,
+    sessions_dir,
+    tenant_id,
+    tenant_path,
+)
 from stratalog.log.contract import LogStore, Problem, Verification, Verifies
 from stratalog.log.jsonl import JsonlStore
 from stratalog.log.sqlite import SqliteStore
@@ -50,17 +58,19 @@ class Found(msgspec.Struct, frozen=True):
 
 class Checkup(NamedTuple):
     """What `doctor` found: each log's verification, what it moved to quarantine, files that a crash left,
-    files that are no logs, and what is wrong with what is derived from the logs."""
+    files that are no logs, what is wrong with what is derived from the logs, and whether a purge is not
+    finished."""
 
     logs: list[Verification]
     moved: list[Problem]
     leftovers: list[Path]
     foreign: list[Problem]
     derived: list[Problem]
+    purging: bool = False
 
     @property
     def healthy(self) -> bool:
-        wrong = self.leftovers or self.foreign or self.derived
+        wrong = self.leftovers or self.foreign or self.derived or self.purging
         return not (wrong or any(log.problems for log in self.logs))
 
 
@@ -228,6 +238,11 @@ class Stratalog:
         since this was opened: newest last, each once, at most the 1,000 newest of the data directory."""
         return [problem for problem in self._shared.told() if self._concerns(problem)]
 
+    @property
+    def strata(self) -> Strata:
+        """What is derived from this tenant's logs."""
+        return self._shared.of(self.tenant)
+
     def session(self, key: str | SessionKey) -> Session:
         """The session that `key` names: `agent:channel:chat`. It need not exist yet. Raises `InvalidKey`."""
         parsed = parse_key(key, self.tenant)
@@ -239,7 +254,7 @@ class Stratalog:
             parsed,
             self._shared.store,
             self._shared.manager,
-            self._strata,
+            self.strata,
             partial(self._shared.settings_of, self.tenant),
             self._shared.note,
             self._shared.stalls,
@@ -258,7 +273,7 @@ class Stratalog:
         cursor: str = "",
     ) -> Page:
         """The sessions, pinned first, then newest by their last message. `cursor` goes on after a page."""
-        return self._strata.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
+        return self.strata.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
 
     def search(
         self,
@@ -279,9 +294,9 @@ class Stratalog:
         `neighbours` is how many entries before and after each hit to bring.
         """
         key = self.session(session).key if session is not None else None
-        if not self._strata.exists:
+        if not self.strata.exists:
             return []
-        with self._strata.index() as index:
+        with self.strata.index() as index:
             hits = index.search(
                 query,
                 limit=limit * _COPIES,
@@ -299,8 +314,8 @@ class Stratalog:
 
     def bring_up_to_date(self, progress: Progress | None = None) -> None:
         """Indexes what is not indexed yet, as a search does; `progress` gets sessions done and in all."""
-        if self._strata.exists:
-            with self._strata.index(progress):
+        if self.strata.exists:
+            with self.strata.index(progress):
                 pass
 
     def doctor(self, *, repair: bool = False, progress: Progress | None = None) -> Checkup:
@@ -315,22 +330,23 @@ class Stratalog:
             if repair and jsonl is not None:
                 mended = _repaired(jsonl, key)
                 if mended:
-                    self._strata.look_again(key)
+                    self.strata.look_again(key)
                 moved += mended
             if isinstance(self.store, Verifies):
                 logs.append(_verified(self.store, key))
             if progress is not None:
                 progress(number + 1, len(keys))
-        derived = self._strata.check()
+        derived = self.strata.check()
+        purging = purge_note_path(self.data, self.tenant).exists()
         if jsonl is None:
-            return Checkup(logs, moved, [], foreign, derived)
+            return Checkup(logs, moved, [], foreign, derived, purging)
         if repair:
             jsonl.sweep(self.tenant)
-        return Checkup(logs, moved, list(jsonl.unfinished_files(self.tenant)), foreign, derived)
+        return Checkup(logs, moved, list(jsonl.unfinished_files(self.tenant)), foreign, derived, purging)
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Deletes everything derived and makes it anew from the logs."""
-        return self._strata.rebuild(progress)
+        return self.strata.rebuild(progress)
 
     def note(self, problem: Problem) -> None:
         """Adds to `problems` what went wrong in work that nobody waits for."""
@@ -361,17 +377,13 @@ class Stratalog:
     ) -> None:
         self.close()
 
-    @property
-    def _strata(self) -> Strata:
-        return self._shared.of(self.tenant)
-
     def _concerns(self, problem: Problem) -> bool:
         if problem.key:
             return problem.key.startswith(f"{self.tenant}/")
         return Path(problem.path).is_relative_to(tenant_path(self.data, self.tenant))
 
     def _found(self, hit: Hit, neighbours: int) -> Found:
-        meta = self._strata.catalog.get(hit.session)
+        meta = self.strata.catalog.get(hit.session)
         around: list[AnyEntry] = []
         shown = holds(hit.snippet, hit.terms)
         if neighbours > 0 or not shown:

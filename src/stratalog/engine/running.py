@@ -26,12 +26,16 @@ import msgspec
 
 from stratalog.config import Settings
 from stratalog.context.budget import Context
+from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import shape_of
-from stratalog.engine.agents import AfterWork, Agent, configured, offered, policy_of, tools_of
+from stratalog.engine import leaving
+from stratalog.engine.agents import Agent, configured, offered, policy_of, tools_of
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
+from stratalog.engine.minding import beginning_notes, freezing_notes, remember_due
 from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, limits_of, room_of
+from stratalog.engine.session import Session
 from stratalog.engine.tools import content_of
 from stratalog.engine.turn import lost
 from stratalog.errors import (
@@ -39,6 +43,7 @@ from stratalog.errors import (
     Conflict,
     InvalidConfig,
     InvalidInput,
+    LaneDenied,
     ModelInputTooLong,
     ModelRejected,
     ModelReplyUnusable,
@@ -118,11 +123,13 @@ async def run(
 ) -> AsyncGenerator[Event, None]:
     """One turn, as it happens. Close it (`contextlib.aclosing`) when it is not read to its end.
 
-    `model` answers instead of the agent's in this turn; one that cannot be had, or that refuses its first
-    request, is replaced by the agent's with a warning. `wait` and `deadline` are those of `Session.turn`.
+    `model` answers instead of the agent's in this turn; one that cannot be had, that the session's residency
+    forbids, or that refuses its first request, is replaced by the agent's with a warning. `wait` and
+    `deadline` are those of `Session.turn`.
 
-    Raises what `Session.turn` raises, `ContextOverflow`, a `ModelError`, `TurnClosed`, and what an append
-    raises. The message and every finished step are in the log then.
+    Raises what `Session.turn` raises, `LaneDenied` where the residency forbids the agent's model too,
+    `ContextOverflow`, a `ModelError`, `TurnClosed`, and what an append raises. The message and every finished
+    step are in the log then.
     """
     turn = session.turn(content, meta=meta, wait=wait, deadline=deadline)
     async with aclosing(_run(session, agent, turn, model)) as events:
@@ -142,8 +149,10 @@ async def resume(
     """Goes on with the unfinished turn of this id: one that waits, or that a crash cut short. See `run`.
 
     What was logged of it stands; a call that nobody answered is told to the model as interrupted. A turn that
-    has its reply, and lacks only its end, is ended. Raises `NotFound` when there is no such turn.
+    has its reply, and lacks only its end, is ended. Raises `NotFound` when there is no such turn, and
+    `LaneDenied` with the turn left as it is.
     """
+    await session.call(_answering, session.sync, agent, model)
     resumed = session.resume(turn, wait=wait, deadline=deadline)
     async with aclosing(_run(session, agent, resumed, model)) as events:
         async for event in events:
@@ -182,11 +191,29 @@ async def _run(
 
 
 async def _after(session: AsyncSession, agent: Agent, turn: str) -> None:
-    own: tuple[AfterWork, ...] = (agent.mind.after,) if agent.mind is not None else ()
-    for work in (*own, *agent.after):
-        error = await outcome_of(session.call(work, session.sync, turn))
-        if isinstance(error, Exception):
-            session.note(Problem(f"after a turn: {words_of(error)}", key=str(session.key)))
+    outcomes: list[object] = []
+    if agent.mind is not None:
+        outcomes.append(await outcome_of(session.call(remember_due, session.sync, agent.mind)))
+    for work in agent.after:
+        outcomes.append(await outcome_of(session.call(work, session.sync, turn)))
+    for outcome in outcomes:
+        told = [words_of(outcome)] if isinstance(outcome, Exception) else outcome
+        for what in told if isinstance(told, list) else ():
+            session.note(Problem(f"after a turn: {what}", key=str(session.key)))
+
+
+def _answering(session: Session, agent: Agent, model: Configured | str | None) -> tuple[Configured, str]:
+    """The model that answers, and why it is the agent's where another was asked for. Raises `LaneDenied`."""
+    why = ""
+    if model is not None:
+        try:
+            made = configured(model, session.settings) if isinstance(model, str) else model
+            leaving.check(session, made)
+            return made, ""
+        except (InvalidConfig, LaneDenied) as error:
+            why = f"the agent's own model answers instead: {error}"
+    leaving.check(session, agent.model)
+    return agent.model, why
 
 
 class _Running:
@@ -209,10 +236,10 @@ class _Running:
 
     async def events(self, model: Configured | str | None) -> AsyncGenerator[Event, None]:
         """All events of the turn, `Replied` last."""
-        warning = self._override(model)
+        self.model, warning = await self.turn.call_sync(_answering, self.session, self.agent, model)
         if warning:
             yield Warned(warning)
-        for reason in await self._recall():
+        for reason in await self._minded():
             yield Warned(reason)
         calls = shrinks = 0
         while True:
@@ -231,6 +258,8 @@ class _Running:
                 async for event in events:
                     yield event
                     if isinstance(event, Compacted):
+                        for reason in await self._noted(freezing_notes):
+                            yield Warned(reason)
                         prepared, room = await self.turn.call_sync(self._prepare)
             context = await self.turn.call_sync(self.seeing.fitted, prepared)
             try:
@@ -248,7 +277,7 @@ class _Running:
                 yield Warned(f"the request was too long for the model, and is made shorter: {error}")
                 continue
             except ModelRejected as error:
-                if self.model is self.agent.model or calls:
+                if self.model is self.agent.model or calls or await self._forbidden(self.agent.model):
                     raise
                 self.model, shrinks = self.agent.model, 0
                 yield Warned(f"the agent's own model answers instead: {error}")
@@ -273,14 +302,31 @@ class _Running:
 
     # --- what is sent ---
 
-    def _override(self, model: Configured | str | None) -> str:
-        """Takes the turn's own model; why not, where it cannot be had."""
-        try:
-            if model is not None:
-                self.model = configured(model, self.settings) if isinstance(model, str) else model
-        except InvalidConfig as error:
-            return f"the agent's own model answers instead: {error}"
-        return ""
+    async def _minded(self) -> list[str]:
+        """What the agent's mind has to do before the model is asked; tells what went wrong of it."""
+        begun = await self._noted(beginning_notes, self.turn.sync.message.seq)
+        return [*begun, *await self._noted(freezing_notes), *await self._recall()]
+
+    async def _noted(self, notes_of: Callable[..., list[AnyEntry]], *about: int) -> list[str]:
+        """Logs what a mind wants noted; tells what went wrong, for that is no reason to lose a turn."""
+        if self.agent.mind is None:
+            return []
+        asked = self.turn.call_sync(notes_of, self.session, self.agent.mind, *about)
+        notes = await outcome_of(asked)
+        if isinstance(notes, Exception):
+            return [f"what is known cannot be shown: {words_of(notes)}"]
+        if notes:
+            await self.turn.append(*notes)
+        return []
+
+    async def _forbidden(self, who: Configured) -> bool:
+        """Whether the session's residency forbids this model."""
+        return bool(await self.turn.call_sync(leaving.reason, self.session, who))
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        """The body of the model's next request. Raises `LaneDenied`."""
+        leaving.check(self.session, self.model)
+        return shape_of(self.model.model).body(prompt)
 
     async def _recall(self) -> list[str]:
         """Asks once for what may matter; tells what went wrong, for that is no reason to lose a turn."""
@@ -407,8 +453,9 @@ class _Running:
         who = self.agent.summariser or self.model
         if who.name == extractive.NAME:
             return None, ""
+        most = min(_SUMMARY, room.reserve)
         return summariser_of(
-            who.model, who.name, most=min(_SUMMARY, room.reserve), silence=self.settings.silence
+            who.model, who.name, most=most, silence=self.settings.silence, reach=who.reach
         ), who.name
 
     def _summariser_room(self, room: Room) -> Room:
@@ -421,9 +468,7 @@ class _Running:
         self, context: Context, prepared: Prepared, room: Room
     ) -> AsyncGenerator[TextDelta | ReasoningDelta | Retrying | Completed, None]:
         """The model's reply to the context, `Completed` last."""
-        shape = shape_of(self.model.model)
-        prompt = context.prompt(max_output=room.reserve)
-        body = await self.turn.call_sync(shape.body, prompt)
+        body = await self.turn.call_sync(self._body, context.prompt(max_output=room.reserve))
         request = Request(model=self.model.name, body=body, timeout=self.settings.silence)
         self.said = ""
         try:

@@ -17,6 +17,7 @@ from stratalog.context.memory_words import rendered
 from stratalog.context.shapes.contract import Tool
 from stratalog.context.shorten import shortened
 from stratalog.context.view import Seen, View, starts_at, view
+from stratalog.engine.notes import blocks_of
 from stratalog.engine.reading import entry_at, heard, whole
 from stratalog.keys import SessionKey
 from stratalog.log import codec
@@ -107,6 +108,7 @@ class Memo:
         self.folding: Folding | None = None
         self.anchors: dict[str, Anchor] = {}  # by the model that reported
         self.systems: dict[int, System] = {}
+        self.blocks: tuple[int, tuple[str, ...]] = (0, ())  # the number of their note, and the texts
         self.results: dict[tuple[str, str, int], ToolResult] = {}
         self.learned: dict[str, int] = {}  # the window that a model was found to have, where it is smaller
         self.warned: set[str] = set()
@@ -272,13 +274,23 @@ class Seeing:
         return memo_of(self._caught_up())
 
     def memory_blocks(self, *, now: bool = False) -> tuple[str, ...]:
-        """What the agent keeps in mind, as it was at the last compaction, or as it is `now`."""
-        meta = self._caught_up().meta
+        """What is known beyond the conversation, as it was frozen, and what the agent keeps in mind, as it
+        was at the last compaction, or as it is `now`."""
+        live = self._caught_up()
+        meta = live.meta
+        known = self._known(memo_of(live), meta.blocks) if meta.blocks else ()
         words = rendered(
             meta.working_memory if now else meta.frozen.working_memory,
             meta.facts if now else meta.frozen.facts,
         )
-        return (f"{MEMORY}\n{words}",) if words else ()
+        return (*known, f"{MEMORY}\n{words}") if words else known
+
+    def _known(self, memo: Memo, seq: int) -> tuple[str, ...]:
+        """The texts of the note with this number."""
+        if memo.blocks[0] != seq:
+            note = entry_at(self._store, self._key, seq)
+            memo.blocks = seq, blocks_of(note).texts if isinstance(note, Note) else ()
+        return memo.blocks[1]
 
     def _hard(self, wants: Wants, counter: Counter) -> int:
         if wants.budget is not None:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -32,7 +32,7 @@ from stratalog.ids import new_ulid
 from stratalog.keys import SessionKey, parse_key
 from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
 from stratalog.sessions.manager import Live, SessionManager, Tenure
-from stratalog.sessions.meta import FORK, RESTART, SessionMeta, advance, clean_title
+from stratalog.sessions.meta import FORK, METADATA, RESTART, SessionMeta, advance, clean_title
 from stratalog.sessions.turns import OpenTurn, TurnBook
 from stratalog.types import (
     AnyEntry,
@@ -48,6 +48,8 @@ from stratalog.types import (
 )
 
 _SHOWN = (Title, Pin, TurnEnd, WorkingMemory, Compaction, Note)
+_MOST_METADATA = 16_384  # bytes
+_WORDS = ("memory_plugin", "residency", "run", "environment")
 _DEAR = 500  # entries, after reading which it pays to save what they came to
 
 
@@ -246,6 +248,19 @@ class Session:
         self._write([Pin(pinned=pinned)], None)
         return self.meta
 
+    def set_metadata(self, **values: Any) -> SessionMeta:
+        """Says something of the session itself, which need not exist yet: names with JSON, None takes one
+        away. It stays through restarts, and goes with forks and into sessions that continue this one.
+
+        Some names have a meaning: `memory_plugin` and `residency` (see `memory.lanes`), `users`, `run` and
+        `environment` (whose the session is, for a purge). Raises `InvalidInput` for what is no JSON or too
+        large, and for a meaning that is no text.
+        """
+        told = {name: value for name, value in (self.meta.metadata | values).items() if value is not None}
+        _check_metadata(told)
+        self._write([Note(kind=METADATA, data=values)], None)
+        return self.meta
+
     def fork(self, to: str | SessionKey, *, at: str | int | None = None) -> Session:
         """A new session with this one's current history up to the entry `at` (its id or seq; all of it).
 
@@ -381,10 +396,14 @@ class Session:
         head = self._store.head(self.key)
         return head.seq if head is not None else 0
 
+    @property
+    def fence(self) -> int:
+        """The newest fence of the session; 0 when there is no session."""
+        return self._fence()
+
     # --- how ---
 
     def _fence(self) -> int:
-        """The newest fence of the session; 0 when it is gone."""
         head = self._store.head(self.key)
         return head.fence if head is not None else 0
 
@@ -551,6 +570,9 @@ class Session:
         shown = {turn.turn: place for place, turn in enumerate(view(starts_at(newest)).turns)}
         for turn in sorted(book.open, key=lambda turn: shown.get(turn.turn, -1)):
             yield TurnEnd(turn=turn.turn, status="interrupted")
+        metadata = self.meta.metadata
+        if metadata:  # it may be of before a restart, and what may not leave still may not
+            yield Note(kind=METADATA, data=metadata)
         yield Note(kind=FORK, data={"parent": str(self.key), "seq": seq})
 
     def _find(self, at: str | int) -> int:
@@ -565,6 +587,18 @@ class Session:
             raise NotFound(
                 "there is no such session", key=str(self.key), hint="`stratalog sessions` lists them"
             )
+
+
+def _check_metadata(told: dict[str, Any]) -> None:
+    try:
+        size = len(msgspec.json.encode(told))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"a session's metadata is JSON: {error}") from error
+    if size > _MOST_METADATA:
+        raise InvalidInput("a session's metadata is too large", bytes=size, most=_MOST_METADATA)
+    for name in _WORDS:
+        if not isinstance(told.get(name, ""), str):
+            raise InvalidInput("this of a session's metadata is text", name=name)
 
 
 def _opening(content: Content, meta: dict[str, object] | None) -> User:

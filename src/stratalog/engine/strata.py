@@ -125,6 +125,39 @@ class Strata:
             with self._mutex:
                 self._open_index().remove(key)
 
+    def meta_now(self, key: SessionKey) -> SessionMeta:
+        """What the session's log comes to now, with nothing written; of one that has no log, what was known
+        of it last."""
+        saved = self.load_meta(key)
+        meta = self._advanced(key, saved) or self._folded(key)
+        if meta.seq or saved.seq:
+            return meta if meta.seq else saved
+        return (self.catalog.get(key) if self.catalog.path.exists() else None) or meta
+
+    def listed(self) -> set[SessionKey]:
+        """The sessions in the list, as it is."""
+        return self.catalog.keys() if self.catalog.path.exists() else set()
+
+    def indexed(self, keys: Iterable[SessionKey]) -> int:
+        """How many documents the index, as it is, has of these sessions."""
+        if not (self._dir / INDEX_FILE).exists():
+            return 0
+        with self._mutex:
+            index = self._open_index()
+            return sum(index.rows_of(key) for key in keys)
+
+    def scrub_list(self) -> None:
+        """Leaves nothing in the list's files of the sessions that are gone. Raises `LogBusy`."""
+        self.refresh()  # which takes their keys out of the journal
+        if self.catalog.path.exists():
+            self.catalog.scrub()
+
+    def scrub_index(self) -> None:
+        """Leaves nothing in the index of the sessions that are gone. Rewrites it. Raises `LogBusy`."""
+        if (self._dir / INDEX_FILE).exists():
+            with self._mutex:
+                self._open_index().scrub()
+
     def look_again(self, key: SessionKey) -> None:
         """Derives everything of this session anew, for its log was repaired."""
         self.forget(key)

@@ -56,8 +56,9 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
 
     `title` is the title the source gave it, "" if none. `meta` has facts of the whole session; a branch or
     a sidechain names the chat it belongs to as `parent`, a branch also the entry it goes on from as `after`.
-    `named_by_file` says that `chat` is only the file's name, for want of an id in the source: an unrelated
-    conversation may have the same.
+    `metadata` is what the session is to say of itself (`Session.set_metadata`). `named_by_file` says that
+    `chat` is only the file's name, for want of an id in the source: an unrelated conversation may have the
+    same.
     """
 
     agent: str
@@ -66,6 +67,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[AnyEntry, ...]
     title: str = ""
     meta: dict[str, Any]
+    metadata: dict[str, Any] = {}
     named_by_file: bool = False
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,7 +51,8 @@ _TICKS = re.compile(r"`+")
 
 
 class ExportHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stratalog_export"):
-    """The first line of an export: `key` is the session's whole key, `title` what it is called.
+    """The first line of an export: `key` is the session's whole key, `title` what it is called, `metadata`
+    what was said of it, which may be older than the entries that follow.
 
     A `version` above `HEAD_VERSION` is of a later version of Stratalog.
     """
@@ -59,6 +60,7 @@ class ExportHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     version: int
     key: str
     title: str = ""
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 HEAD_TYPE = str(ExportHead.__struct_config__.tag)
@@ -66,11 +68,17 @@ HEAD_VERSION = 1
 
 
 def to_jsonl(
-    entries: Iterable[AnyEntry], *, key: SessionKey | None = None, title: str = ""
+    entries: Iterable[AnyEntry],
+    *,
+    key: SessionKey | None = None,
+    title: str = "",
+    metadata: Mapping[str, Any] | None = None,
 ) -> Iterator[bytes]:
     """Each entry as a line of JSON, with its newline; with a `key` after a line that names the session."""
     if key is not None:
-        yield _ENTRY.encode(ExportHead(version=HEAD_VERSION, key=str(key), title=title)) + b"\n"
+        told = dict(metadata) if metadata else msgspec.UNSET
+        head = ExportHead(version=HEAD_VERSION, key=str(key), title=title, metadata=told)
+        yield _ENTRY.encode(head) + b"\n"
     for entry in entries:
         raw = entry.raw if isinstance(entry, Unknown) else b""
         yield (raw.rstrip(b"\n") if raw else _ENTRY.encode(entry)) + b"\n"

@@ -138,6 +138,7 @@ def _bring(
         key = _own(memory, key, _opening(imported.entries), openings)
     session = memory.session(key)
     present = {entry.id for entry in session.entries(blobs=False, generations="all")}
+    _describe(session, imported)
     # A payload that the file only refers to is not to be had; what the entry says itself is kept.
     new = [without_references(entry) for entry in imported.entries if entry.id not in present]
     for start in range(0, len(new), _BATCH):
@@ -172,6 +173,14 @@ def _opening(entries: Iterable[AnyEntry]) -> _Opening:
             if len(said) == _OPENING:
                 break
     return _Opening(tuple(said), tuple(first))
+
+
+def _describe(session: Session, imported: ImportedSession) -> None:
+    """Says of the session what the source says of it and nobody said here, before it has any of its words."""
+    known = session.meta.metadata
+    new = {name: value for name, value in imported.metadata.items() if name not in known}
+    if new:
+        session.set_metadata(**new)
 
 
 def _name(session: Session, imported: ImportedSession, new: bool) -> None:

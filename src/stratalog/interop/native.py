@@ -54,6 +54,7 @@ def from_jsonl(source: Source) -> Transcript:
                 key = parse_key(head.key)._replace(tenant="")
                 current = found.setdefault(key, _Session(key))
                 current.title = head.title or current.title
+                current.metadata |= head.metadata or {}
                 tally.merge(tally.record(value, number, offset))
                 continue
             entry = _ENTRY.decode(line) if value["type"] in _TYPES else _unknown(value, line)
@@ -74,6 +75,7 @@ class _Session:
     def __init__(self, key: SessionKey | None) -> None:
         self.key = key
         self.title = ""
+        self.metadata: dict[str, Any] = {}
         self.entries: list[AnyEntry] = []
 
     def made(self, source: Source) -> ImportedSession | None:
@@ -87,6 +89,7 @@ class _Session:
             entries=tuple(self.entries),
             title=titles[-1] if titles else self.title,
             meta={},
+            metadata=self.metadata,
             named_by_file=self.key is None,
         )
 

@@ -305,11 +305,15 @@ class JsonlStore:
         for path in list(self._files(tenant, f"**/*{osfiles.TEMPORARY}*")):
             osfiles.remove(path)
             count += 1
+        return count + self.finish_deletions(tenant)
+
+    def finish_deletions(self, tenant: str | None = None) -> int:
+        """Removes what is left of sessions whose deletion a crash cut short; returns of how many."""
+        count = 0
         for path in list(self._files(tenant, f"*{DELETED}")):
             paths = paths_of_stem(path.with_suffix(""))
             with self._locked_dir(paths):
-                finish_delete(paths)
-            count += 1
+                count += finish_delete(paths)
         return count
 
     def close(self) -> None:

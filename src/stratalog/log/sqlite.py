@@ -2,7 +2,8 @@
 
 For those who want one file to back up, or filesystems where many small files are dear. A write is one
 transaction; with `sync="always"` it is on the disk when the call returns. Payloads too large for a line are
-rows of their own. Sealing has no meaning here: reopening costs the same at any age.
+rows of their own. Sealing has no meaning here: reopening costs the same at any age. What is deleted is
+overwritten where it stood; copies that SQLite made as it moved rows leave the file with `scrub`.
 """
 
 from __future__ import annotations
@@ -59,12 +60,20 @@ class _Row(NamedTuple):
     first: int
 
 
+class _Connection(NamedTuple):
+    """An open database, and which file it is."""
+
+    database: sqlite3.Connection
+    ino: tuple[int, int]
+
+
 class _Open:
     """What one process has open. A connection must not cross a fork, nor a mutex that was held then."""
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
-        self.connections: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
+        self.connections: OrderedDict[Path, _Connection] = OrderedDict()
+        self.left: list[_Connection] = []  # of a file that is gone: to close one would harm the next
 
 
 class SqliteStore:
@@ -217,13 +226,50 @@ class SqliteStore:
             say(str(error))
         return Verification(str(key), entries, 1 if entries else 0, size, tuple(problems))
 
+    def weigh(self, key: SessionKey) -> int:
+        """The bytes of the session's lines and payloads."""
+        with self._reading(key) as database:
+            if database is None:
+                return 0
+            sizes = [
+                database.execute(
+                    f"SELECT coalesce(sum(length({what})), 0) FROM {table} JOIN sessions ON session = id"
+                    " WHERE key = ?",
+                    (str(key),),
+                ).fetchone()[0]
+                for table, what in (("entries", "line"), ("blobs", "payload"))
+            ]
+        return sum(sizes)
+
+    def scrub(self, tenant: str) -> None:
+        """Leaves nothing in the tenant's files of what was deleted. Rewrites the database, which takes as
+        much space again. Raises `LogBusy` when another reads it so long that the bytes stay."""
+        path = self._path(tenant)
+        if not path.exists():
+            return
+        with self._here().mutex, _typed(path):
+            database = self._connection(path)
+            database.execute("VACUUM")
+            (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
+        if busy:
+            raise LogBusy(
+                "what was deleted is still in the file, for another reads it",
+                path=str(path),
+                hint="try again once it has ended",
+            )
+
+    def let_go(self, tenant: str) -> None:
+        """Closes the tenant's database, which is opened again when it is used."""
+        here = self._here()
+        with here.mutex:
+            self._close(here, self._path(tenant))
+
     def close(self) -> None:
         """Closes the databases. The store may be used again."""
         here = self._here()
         with here.mutex:
-            for connection in here.connections.values():
-                connection.close()
-            here.connections.clear()
+            for path in list(here.connections):
+                self._close(here, path)
 
     # --- how ---
 
@@ -323,18 +369,31 @@ class SqliteStore:
         """What this process has open. What its parent had is left to the parent, and never closed."""
         return self._open.get(os.getpid()) or self._open.setdefault(os.getpid(), _Open())
 
+    def _close(self, here: _Open, path: Path) -> None:
+        connection = here.connections.pop(path, None)
+        if connection is None:
+            return
+        if connection.ino == _inode(path):
+            connection.database.close()
+        else:
+            here.left.append(connection)
+
     def _connection(self, path: Path) -> sqlite3.Connection:
-        connections = self._here().connections
+        """The connection to the file that is at the path now: a purge of the tenant deletes it."""
+        here = self._here()
+        connections = here.connections
         found = connections.get(path)
-        if found is not None:
+        if found is not None and found.ino == _inode(path):
             connections.move_to_end(path)
-            return found
+            return found.database
+        self._close(here, path)
         osfiles.make_dir(path.parent)
         # Turning to WAL does not wait for others as all else does, so it is done by one at a time.
         with osfiles.locked_dir(path.parent, 10.0):
             if not path.exists():
                 # Only a new file: to close one that is in use would end this process's locks on it.
                 os.close(osfiles.open_new(path))
+            ino = _inode(path)
             database = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
             try:
                 level = {"always": "FULL", "never": "OFF"}.get(self._sync, "NORMAL")
@@ -342,10 +401,18 @@ class SqliteStore:
             except (sqlite3.Error, LogError, OSError):
                 database.close()
                 raise
-        connections[path] = database
+        connections[path] = _Connection(database, ino)
         if len(connections) > self.max_open:
-            connections.popitem(last=False)[1].close()
+            self._close(here, next(iter(connections)))
         return database
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
 
 
 def _prepare(database: sqlite3.Connection, path: Path, level: str) -> None:
@@ -363,6 +430,7 @@ def _prepare(database: sqlite3.Connection, path: Path, level: str) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute(f"PRAGMA synchronous = {level}")
     database.execute("PRAGMA foreign_keys = ON")
+    database.execute("PRAGMA secure_delete = ON")
     if not tables:
         database.execute("BEGIN IMMEDIATE")
         if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:

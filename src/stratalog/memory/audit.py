@@ -11,6 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -92,13 +93,12 @@ class FileAudit:
 
     def path(self, tenant: str) -> Path:
         """The file of the tenant."""
-        return tenant_path(self._root, tenant) / FILE
+        return _path(self._root, tenant)
 
     def write(self, tenant: str, line: AuditLine) -> None:
         path = self.path(tenant)
         try:
-            make_dir(path.parent)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fd = _opened(path)
         except OSError as error:
             raise failed(error, "opening the audit", path) from error
         try:
@@ -123,6 +123,21 @@ class FileAudit:
                 decoded = _decoded(line)
                 if decoded is not None:
                     yield decoded
+
+
+@lru_cache(maxsize=1024)
+def _path(root: Path, tenant: str) -> Path:
+    return tenant_path(root, tenant) / FILE
+
+
+def _opened(path: Path) -> int:
+    """The file, open for adding to; made with its directory where there is none."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_dir(path.parent)
+        return os.open(path, flags, 0o600)
 
 
 def _append(fd: int, data: bytes) -> None:

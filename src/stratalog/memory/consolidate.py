@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stratalog.errors import InvalidInput
 from stratalog.memory.contract import (
+    PRODUCTION,
     Action,
     Change,
     Event,
@@ -53,7 +54,7 @@ class Consolidated(msgspec.Struct, frozen=True, kw_only=True):
 
 def consolidate(
     store: RecordStore,
-    environment: str,
+    environment: str | None,
     scopes: Sequence[Scope] | None = None,
     *,
     now: int,
@@ -63,7 +64,7 @@ def consolidate(
     after: str = "",
 ) -> Consolidated:
     """Consolidates the current records of the scopes, or with None of the whole environment, as of `now`
-    (milliseconds).
+    (milliseconds); without an environment those of every one.
 
     It looks at the records in the order of their ids, after the id `after`, and stops after `most` steps, or
     when it has looked at 20,000 records; then `more` is set, and `next` is the `after` to go on with. Without
@@ -74,7 +75,9 @@ def consolidate(
     """
     if most < 1 or older_than_ms < 0:
         raise InvalidInput("a pass has at least one step and no negative age", most=most, age=older_than_ms)
-    if scopes is None:
+    if environment is None:
+        wanted = Where(environment=PRODUCTION, scopes=(), whole="tenant")
+    elif scopes is None:
         wanted = Where(environment=environment, scopes=(), whole="environment")
     else:
         wanted = Where(environment=environment, scopes=tuple(scopes))

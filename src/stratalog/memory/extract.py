@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from stratalog.errors import words_of
+from stratalog.errors import SpendLimit, words_of
 from stratalog.memory.contract import Layer, Record, Scope, Source, When
 from stratalog.memory.dates import Dated, local, resolved, resolved_whole, zone_of
 from stratalog.memory.policy import MAX_RAW_KEY, MAX_SOURCES, SUMMARY_KEY, Draft, content_of, normal_key
@@ -698,7 +698,8 @@ async def extract(
 
     `said_at` is the time of the turn (0: of its last entry). The model is asked once, and once more when its
     reply cannot be used; not at all when there is nothing to read. Whatever `ask` raises is the reason of a
-    failure. Raises `InvalidInput` for a zone or a moment that does not exist.
+    failure, but for `SpendLimit`, which is raised. Raises `InvalidInput` for a zone or a moment that does not
+    exist.
     """
     said = extractable(entries, tools=tools)
     if not said:
@@ -709,7 +710,7 @@ async def extract(
     for attempt in range(1, _TRIES + 1):
         # `ask` may be anybody's code: a turn is not lost by what it raises.
         (reply,) = await asyncio.gather(_called(ask, question), return_exceptions=True)
-        if isinstance(reply, Exception):
+        if isinstance(reply, Exception) and not isinstance(reply, SpendLimit):
             return Extracted(attempts=attempt, failed=_storable(words_of(reply)))
         if isinstance(reply, BaseException):
             raise reply

@@ -17,11 +17,23 @@ import msgspec
 from stratalog.errors import LaneDenied
 from stratalog.memory.caller import Caller
 from stratalog.memory.contract import Capabilities
+from stratalog.memory.residency import RESIDENCY, allowed_reach, forbids_remote, permits
+
+__all__ = [
+    "NATIVE",
+    "PLUGIN",
+    "RESIDENCY",
+    "Lane",
+    "Lanes",
+    "allowed_reach",
+    "forbids_remote",
+    "lane_for",
+    "log_line",
+    "permits",
+]
 
 NATIVE: Final = "native"
 PLUGIN: Final = "memory_plugin"
-RESIDENCY: Final = "residency"
-_FREE: Final = (None, "", "any", "cloud")
 
 _log = logging.getLogger("stratalog.memory.lanes")
 
@@ -33,17 +45,6 @@ class Lane(msgspec.Struct, frozen=True):
     asked: str
     reason: str
     forced: bool = False
-
-
-def forbids_remote(metadata: Mapping[str, Any]) -> bool:
-    """Whether nothing of the session may leave: no external lane, no remote embedder, no remote model.
-
-    A residency that is not known forbids; only none, "any" and "cloud" allow.
-    """
-    residency = metadata.get(RESIDENCY)
-    if isinstance(residency, str):
-        residency = residency.strip().lower()
-    return not any(residency is free or residency == free for free in _FREE)
 
 
 def lane_for(metadata: Mapping[str, Any], available: Mapping[str, Capabilities]) -> Lane:
@@ -87,7 +88,8 @@ Emit = Callable[[Mapping[str, Any]], None]
 def log_line(line: Mapping[str, Any]) -> None:
     """One JSON object as a line of the logger `stratalog.memory.lanes`: a warning when privacy decided."""
     level = logging.INFO if line["outcome"] == "chosen" and not line["forced"] else logging.WARNING
-    _log.log(level, "%s", msgspec.json.encode(line).decode())
+    if _log.isEnabledFor(level):
+        _log.log(level, "%s", msgspec.json.encode(line).decode())
 
 
 class Lanes:

@@ -60,16 +60,17 @@ def asks_what_lasts(where: Where) -> bool:
 def askable(where: Where, *, any_status: bool = False) -> Where | None:
     """`where` without what no record can be called: lone surrogates, of which there is no UTF-8. None when
     nothing can match."""
-    scopes = tuple(dict.fromkeys(scope for scope in where.scopes if _is_text(scope.id)))
-    reaches = where.whole == "tenant" or (_is_text(where.environment) and (scopes or where.whole))
-    lists = {name: tuple(filter(_is_text, getattr(where, name))) for name in ("keys", "ids", "entries")}
+    scopes = tuple(dict.fromkeys(scope for scope in where.scopes if is_text(scope.id)))
+    reaches = where.whole == "tenant" or (is_text(where.environment) and (scopes or where.whole))
+    lists = {name: tuple(filter(is_text, getattr(where, name))) for name in ("keys", "ids", "entries")}
     emptied = any(getattr(where, name) and not kept for name, kept in lists.items())
     if not reaches or not (where.statuses or any_status) or emptied:
         return None
     return msgspec.structs.replace(where, scopes=scopes, **lists)
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it."""
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 

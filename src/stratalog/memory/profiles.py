@@ -97,6 +97,16 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
+class Traces(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page and its kept versions have of some records: in how many of each there is anything, and how
+    many lines it is in all. `kept` are the records of lines that a person edited."""
+
+    pages: int = 0
+    versions: int = 0
+    lines: int = 0
+    kept: tuple[str, ...] = ()
+
+
 # --- reading a page ---
 
 
@@ -122,9 +132,15 @@ def render(profile: Profile) -> str:
     return "\n".join([line.raw for line in _flat(profile)])
 
 
-def shown(profile: Profile) -> str:
-    """The page for a reader who has no use for sources: without the comments of the passes."""
-    lines = [line for line in _flat(profile) if line.kind != "state"]
+def ids_of(profile: Profile) -> frozenset[str]:
+    """The records whose lines no person edited."""
+    return frozenset(line.ids[0] for line in _flat(profile) if line.kind == "fact" and not line.edited)
+
+
+def shown(profile: Profile, gone: Collection[str] = ()) -> str:
+    """The page for a reader who has no use for sources: without the comments of the passes, and without the
+    lines of these records that no person edited."""
+    lines = [line for line in _flat(profile) if line.kind != "state" and not _is_line_of(line, gone)]
     return "\n".join([_words(line.raw) if line.kind == "fact" else line.raw for line in lines])
 
 
@@ -314,6 +330,11 @@ def _raws(lines: Iterable[Line]) -> list[str]:
     return [line.raw for line in lines]
 
 
+def _is_line_of(line: Line, ids: Collection[str]) -> bool:
+    """Whether it is a line of one of these records, which no person edited."""
+    return line.kind == "fact" and not line.edited and line.ids[0] in ids
+
+
 def _tags(page: _Page) -> set[str]:
     return {_tag(id) for id in page.ids()}
 
@@ -381,18 +402,15 @@ class _Page:
 
     def at(self, ids: Collection[str]) -> int | None:
         """The first line of one of these records that no person edited."""
-        return next((at for at, line in enumerate(self.lines) if self._is_of(line, ids)), None)
-
-    def _is_of(self, line: Line, ids: Collection[str]) -> bool:
-        return line.kind == "fact" and not line.edited and line.ids[0] in ids
+        return next((at for at, line in enumerate(self.lines) if _is_line_of(line, ids)), None)
 
     def put(self, at: int, record: Record) -> None:
         self.lines[at] = self._written(record)
 
     def remove(self, ids: Collection[str]) -> list[str]:
         """Takes out the lines of these records; the ids of those that had one."""
-        removed = [line.ids[0] for line in self.lines if self._is_of(line, ids)]
-        left = [line for line in self.lines if not self._is_of(line, ids)]
+        removed = [line.ids[0] for line in self.lines if _is_line_of(line, ids)]
+        left = [line for line in self.lines if not _is_line_of(line, ids)]
         self.lines = left or [Line("")]
         return removed
 
@@ -502,12 +520,37 @@ class ProfileFiles:
                     touched += 1
         return touched
 
+    def traces(self, ids: Collection[str] | None = None) -> Traces:
+        """What there is of these records; without `ids` of everything. It makes nothing."""
+        versions = self._versions()
+        found = [_lines_left(self._load(path), ids) for path in (self.path, *versions)]
+        if ids is None:
+            pages = int(self.path.exists())
+            return Traces(pages=pages, versions=len(versions), lines=sum(lines for lines, _ in found))
+        return Traces(
+            pages=int(found[0][0] > 0),
+            versions=sum(lines > 0 for lines, _ in found[1:]),
+            lines=sum(lines for lines, _ in found),
+            kept=tuple(sorted({id for _, kept in found for id in kept})),
+        )
+
+    def destroy(self, ids: Collection[str]) -> None:
+        """Takes the lines of these records out of the page and out of its kept versions, and keeps none with
+        them. Lines that a person edited stay. No pass writes them again."""
+        if self.path.parent.is_dir():
+            self._changing(lambda old: self._without(old, ids))
+            self.forget(ids)
+            self._sweep()
+
     def purge(self) -> None:
         """Deletes the page with all its versions."""
+        if not self.path.parent.is_dir():
+            return
         with self._locked():
             osfiles.remove_dir(self.history)
             osfiles.remove(self.path)
             osfiles.sync_dir(self.path.parent)
+        self._sweep()
 
     # --- within the lock ---
 
@@ -532,6 +575,21 @@ class ProfileFiles:
         if not self._replaced(old, before, after):
             return None
         return replace(update, profile=after)
+
+    def _without(self, old: bytes, ids: Collection[str]) -> bool | None:
+        page = _Page(_flat(_decoded(old)), "")
+        if page.remove(ids):
+            if self._load(self.path) != old:
+                return None
+            self._put(self.path, _encoded(_profile(page.lines)))
+        return True
+
+    def _sweep(self) -> None:
+        """Removes what a pass that was killed had begun to write."""
+        with self._locked():
+            for directory in (self.path.parent, self.history):
+                for path in directory.glob(f"*{osfiles.TEMPORARY}*"):
+                    osfiles.remove(path)
 
     def _undone(self, old: bytes) -> Profile | None:
         now = _decoded(old)
@@ -605,6 +663,16 @@ class ProfileFiles:
             osfiles.replace_file(path, data)
         except OSError as error:
             raise osfiles.failed(error, "writing a profile", path) from error
+
+
+def _lines_left(data: bytes, ids: Collection[str] | None) -> tuple[int, set[str]]:
+    """How many lines there are of these records, and whose of them a person edited; without `ids` how many
+    that say anything."""
+    lines = _flat(_decoded(data))
+    if ids is None:
+        return sum(bool(line.raw.strip()) for line in lines), set()
+    left = sum(_is_line_of(line, ids) for line in lines)
+    return left, {id for line in lines if not _is_line_of(line, ids) for id in line.ids if id in ids}
 
 
 def _decoded(data: bytes) -> Profile:

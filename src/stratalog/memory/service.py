@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -125,6 +125,21 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: tuple[str, ...] = ()
 
 
+class Purging(NamedTuple):
+    """A purge that is allowed: which records it means, the store of each lane, and the counts of its line in
+    the audit."""
+
+    where: Where
+    stores: dict[str, RecordStore]
+    counts: dict[str, int]
+
+    def note(self, stores: Iterable[StoreCount]) -> None:
+        """Puts what was counted into the line."""
+        for each in stores:
+            self.counts.update({f"{each.store}.{name}.before": count for name, count in each.before.items()})
+            self.counts.update({f"{each.store}.{name}.after": count for name, count in each.after.items()})
+
+
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """How the records of a bundle ended. `denied` are those of scopes that the caller may not write, or of
     another environment; `refused` those that were forgotten here since. `complete`: the bundle has its end,
@@ -153,19 +168,26 @@ class MemoryService:
     """Records for many tenants.
 
     `store_of(tenant, lane)` opens the store of a tenant in a lane; it is asked for each call and may keep
-    stores open. `lanes` says which lanes there are and chooses. Methods may be called from several threads.
+    stores open. `lanes` says which lanes there are and chooses. `evaluation` tells of a tenant whether it is
+    for evaluations, which no caller in production may use. Methods may be called from several threads.
 
     Every method raises `AccessDenied` for a scope that the caller may not see or write (a tuple of no scopes
     too), `LaneDenied`, `InvalidInput` for what is over a limit, and `LogError` of the store.
     """
 
     def __init__(
-        self, store_of: StoreOf, audit: Audit, lanes: Lanes, clock: Callable[[], int] = now_ms
+        self,
+        store_of: StoreOf,
+        audit: Audit,
+        lanes: Lanes,
+        clock: Callable[[], int] = now_ms,
+        evaluation: Callable[[str], bool] = lambda tenant: False,
     ) -> None:
         self._store_of = store_of
         self._audit = audit
         self._lanes = lanes
         self._clock = clock
+        self._evaluation = evaluation
 
     # --- writing ---
 
@@ -201,7 +223,7 @@ class MemoryService:
             statuses=_SAID if draft.valid_from else ("current",),
             now=now,
         )
-        decision = policy.decide(
+        decision = policy.decide_checked(
             draft,
             environment=caller.environment,
             slot=writing.find(slot),
@@ -210,13 +232,7 @@ class MemoryService:
             new_id=new_ulid(now),
             actor=caller.actor,
         )
-        result = _Noted(
-            draft=_digest(draft),
-            outcome=decision.outcome,
-            record=decision.record.id if decision.record else "",
-            reason=decision.reason,
-        )
-        writing.write(decision.change, idempotency=noted, result=msgspec.json.encode(result).decode())
+        writing.write(decision.change, idempotency=noted, result=_result(draft, decision) if noted else "")
         return Remembered(outcome=decision.outcome, record=decision.record, reason=decision.reason)
 
     def _again(self, writing: Transaction, caller: Caller, draft: Draft, before: str) -> Remembered:
@@ -514,22 +530,18 @@ class MemoryService:
         A caller may purge its own user, session and run; an admin any of its environment, and the whole of
         it; an admin of production the tenant, with all its environments. The audit stays, with the receipt.
         """
-        where = self._purgeable(caller, selector)
-        note = f"{selector.kind}, as a dry run" if dry_run else selector.kind
-        with self._told(caller, "purge", where.scopes, note=note) as counts:
-            stores = []
-            unsupported = []
-            for lane in self._lanes.available:
-                store = self._store_of(caller.tenant, lane)
+        stores = []
+        unsupported = []
+        with self.purging(caller, selector, dry_run=dry_run) as purging:
+            for lane, store in purging.stores.items():
                 if not store.capabilities.transactions:
                     unsupported.append(lane)
-                before = store.purge(where, dry_run=True)
+                before = store.purge(purging.where, dry_run=True)
                 if not dry_run:
-                    store.purge(where)
-                after = before if dry_run else store.purge(where, dry_run=True)
+                    store.purge(purging.where)
+                after = before if dry_run else store.purge(purging.where, dry_run=True)
                 stores.append(StoreCount(store=lane, before=before, after=after))
-                counts |= {f"{lane}.{name}.before": number for name, number in before.items()}
-                counts |= {f"{lane}.{name}.after": number for name, number in after.items()}
+            purging.note(stores)
         return Receipt(
             tenant=caller.tenant,
             environment=caller.environment,
@@ -539,6 +551,16 @@ class MemoryService:
             stores=tuple(stores),
             unsupported=tuple(unsupported),
         )
+
+    @contextmanager
+    def purging(self, caller: Caller, selector: Selector, *, dry_run: bool = False) -> Iterator[Purging]:
+        """For who destroys more than records: what the selector means, if the caller may purge it, with a
+        line in the audit when the block ends. Raises `AccessDenied` before any store is asked."""
+        where = self._purgeable(caller, selector)
+        note = f"{selector.kind}, as a dry run" if dry_run else selector.kind
+        with self._told(caller, "purge", where.scopes, note=note) as counts:
+            stores = {lane: self._store_of(caller.tenant, lane) for lane in self._lanes.available}
+            yield Purging(where, stores, counts)
 
     def _purgeable(self, caller: Caller, selector: Selector) -> Where:
         """What the selector means, if the caller may purge it."""
@@ -630,6 +652,7 @@ class MemoryService:
                 self._refuse(caller, "import", (), "the bundle is of another tenant or environment")
             store = self._store(caller)
             batch: list[Record | Tombstone] = []
+            own: set[Tombstone] = set()
             for line in reading:
                 match line:
                     case bundle.Kept():
@@ -641,15 +664,22 @@ class MemoryService:
                     case bundle.End():
                         complete = (line.records, line.tombstones) == tuple(read.values())
                 if len(batch) >= _BATCH:
-                    self._take_in(store, caller, batch, counts)
+                    self._take_in(store, caller, batch, own, counts)
                     batch.clear()
-            self._take_in(store, caller, batch, counts)
+            self._take_in(store, caller, batch, own, counts)
             told |= counts
         return Imported(complete=complete, **counts)
 
     def _take_in(
-        self, store: RecordStore, caller: Caller, batch: Sequence[Record | Tombstone], counts: dict[str, int]
+        self,
+        store: RecordStore,
+        caller: Caller,
+        batch: Sequence[Record | Tombstone],
+        own: set[Tombstone],
+        counts: dict[str, int],
     ) -> None:
+        """`own` are the bundle's tombstones so far. They bar nothing of it: what it holds beside them was said,
+        or holds again, in spite of them."""
         if not batch:
             return
         now = self._clock()
@@ -658,12 +688,16 @@ class MemoryService:
                 if each.environment != caller.environment or not _writable(caller, each.scope):
                     ending = "denied"
                 elif isinstance(each, Tombstone):
-                    ending = _buried(writing, each, now)
+                    stone = _stone(each, now)
+                    own.add(stone)
+                    ending = _buried(writing, stone)
                 else:
-                    ending = self._taken(writing, caller, policy.arrived(each, now), now)
+                    ending = self._taken(writing, caller, policy.arrived(each, now), own, now)
                 counts[ending] = counts.get(ending, 0) + 1
 
-    def _taken(self, writing: Transaction, caller: Caller, record: Record, now: int) -> str:
+    def _taken(
+        self, writing: Transaction, caller: Caller, record: Record, own: set[Tombstone], now: int
+    ) -> str:
         admin = ADMIN in caller.roles
         here = Where(
             environment=caller.environment,
@@ -680,7 +714,7 @@ class MemoryService:
             record,
             existing=existing,
             slot=writing.find(slot),
-            tombstones=_tombstones(writing, caller.environment, record.scope, record.key),
+            tombstones=set(_tombstones(writing, caller.environment, record.scope, record.key)) - own,
             now=now,
             actor=caller.actor,
         )
@@ -706,6 +740,8 @@ class MemoryService:
             raise AccessDenied(
                 "no caller was given", hint="make one with `caller(...)` where requests come in"
             )
+        if who.environment == PRODUCTION and self._evaluation(who.tenant):
+            self._refuse(who, call, (), "its tenant is for evaluations, and its environment is production")
         own = scopes_of(who)
         if everyone and (wanted is not None or ADMIN not in who.roles):
             self._refuse(who, call, (), "only an admin may ask for everyone")
@@ -834,10 +870,14 @@ def _stones_of(
         return tuple(stone for scope, key in slots for stone in writing.tombstones(environment, scope, key))
 
 
-def _buried(writing: Transaction, stone: Tombstone, now: int) -> str:
-    stone = replace(stone, at=min(stone.at, now), key=policy.slot_key(stone.key) if stone.key else "")
+def _stone(stone: Tombstone, now: int) -> Tombstone:
+    """A bundle's tombstone as it is kept."""
     if len(stone.content) > policy.MAX_NAME:
         raise InvalidInput("a tombstone of this bundle is too long")
+    return replace(stone, at=min(stone.at, now), key=policy.slot_key(stone.key) if stone.key else "")
+
+
+def _buried(writing: Transaction, stone: Tombstone) -> str:
     if stone in writing.tombstones(stone.environment, stone.scope, stone.key):
         return "unchanged"
     writing.write(Change(tombstones=(stone,)))
@@ -850,6 +890,16 @@ def _idempotency_key(who: Caller, scope: Scope, idempotency: str) -> str:
         return ""
     parts = [who.environment, scope.kind, scope.id, idempotency]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _result(draft: Draft, decision: policy.Decision) -> str:
+    noted = _Noted(
+        draft=_digest(draft),
+        outcome=decision.outcome,
+        record=decision.record.id if decision.record else "",
+        reason=decision.reason,
+    )
+    return msgspec.json.encode(noted).decode()
 
 
 def _digest(draft: Draft) -> str:

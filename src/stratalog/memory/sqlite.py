@@ -22,8 +22,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from operator import itemgetter
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -61,6 +63,7 @@ from stratalog.memory.matching import (
     asks_what_lasts,
     by_prefix,
     indexed,
+    is_text,
     matches,
     positive,
 )
@@ -72,6 +75,7 @@ _WAIT_S: Final = 10.0
 _IDLE: Final = 4
 _BATCH: Final = 200
 _MERGE_PAGES: Final = 1000
+_LOOK: Final = 1000  # hits of a search whose records are looked at together, at most
 _MOST: Final = 2**62
 _MOST_VALUES: Final = 10_000
 _COUNTED: Final = ("records", "events", "sources", "index", "tombstones", "idempotency")
@@ -140,6 +144,14 @@ class _Span(NamedTuple):
         return self.condition.format(self.column or column)
 
 
+class _Row(NamedTuple):
+    """Where a record is: its row, its place, and the terms that it is indexed under."""
+
+    row: int
+    place: int
+    terms: str
+
+
 class _Connection(NamedTuple):
     """An open database: of which file, and of which time between two calls of `close`."""
 
@@ -199,7 +211,8 @@ class SqliteRecords:
     def find(self, where: Where, *, limit: int = 100, after: str = "") -> RecordPage:
         positive(limit)
         with self._reading() as database:
-            found = _find(database, where, limit=min(limit, _MOST) + 1, after=after) if database else []
+            places = _Places(database) if database else None
+            found = _find(places, askable(where), limit=min(limit, _MOST) + 1, after=after) if places else []
         page = tuple(found[:limit])
         return RecordPage(page, page[-1].id if len(found) > limit else "")
 
@@ -229,13 +242,13 @@ class SqliteRecords:
         if not self._exists():
             return counts
         while True:
-            with self._alone() as database, _typed(self.path):
+            with self._alone() as database, _Typed(self.path):
                 gone = _purge_records(database, where)
             reach("purge.batch")
             _add(counts, gone)
             if not gone["records"]:
                 break
-        with self._alone() as database, _typed(self.path):
+        with self._alone() as database, _Typed(self.path):
             _add(counts, _purge_slots(database, where))
             marks = _marks_of(database)
         reach("purge.deleted")
@@ -263,7 +276,7 @@ class SqliteRecords:
         reach("purge.merged")
         with self._writer(), self._connected() as database:
             assert database is not None
-            with _typed(self.path):
+            with _Typed(self.path):
                 database.execute("VACUUM")
                 reach("purge.vacuumed")
                 (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
@@ -274,13 +287,13 @@ class SqliteRecords:
                 hint="purge again once it has ended",
             )
         reach("purge.truncated")
-        with self._alone() as database, _typed(self.path):
+        with self._alone() as database, _Typed(self.path):
             database.executemany("DELETE FROM marks WHERE name = ?", marks)
 
     def _merge(self, first: bool) -> bool:
         """Some of the work of merging the index into one, in which no deleted term is left; whether there is
         more."""
-        with self._alone() as database, _typed(self.path):
+        with self._alone() as database, _Typed(self.path):
             before = database.total_changes
             pages = -_MERGE_PAGES if first else _MERGE_PAGES
             database.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
@@ -291,23 +304,23 @@ class SqliteRecords:
         """A transaction that is taken for writing from its start, and ends with the block."""
         with self._writer(), self._connected(make=True) as database:
             assert database is not None
-            with _typed(self.path):
+            with _Typed(self.path):
                 _begin(database, time.monotonic() + self._wait)
             done = False
             try:
                 yield database
-                with _typed(self.path):
+                with _Typed(self.path):
                     database.execute("COMMIT")
                 done = True
             finally:
                 if not done and database.in_transaction:
-                    with _typed(self.path):
+                    with _Typed(self.path):
                         database.execute("ROLLBACK")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """One state of the store; None when there is none."""
-        with self._connected() as database, _typed(self.path):
+        with self._connected() as database, _Typed(self.path):
             if database is None:
                 yield None
                 return
@@ -350,18 +363,17 @@ class SqliteRecords:
             epoch = here.epoch
         if ino == _NOWHERE and not make:
             return None
-        with _typed(self.path):
+        with _Typed(self.path):
             database, ino = _connect(self.path, self._wait, make)
         return _Connection(database, ino, epoch) if database else None
 
     def _give_back(self, here: _Open, connection: _Connection) -> None:
-        gone = connection.ino != _inode(self.path)
         with here.mutex:
-            if gone:
-                here.left.append(connection)
-                return
             if connection.epoch == here.epoch and len(here.idle) < _IDLE:
                 here.idle.append(connection)
+                return
+            if connection.ino != _inode(self.path):
+                here.left.append(connection)
                 return
         connection.database.close()
 
@@ -376,8 +388,11 @@ class SqliteRecords:
 
 
 class _Transaction:
+    """Each of its calls is a block of itself, which guards the connection that it gives."""
+
     def __init__(self, database: sqlite3.Connection, path: Path, terms: Terms) -> None:
         self._database: sqlite3.Connection | None = database
+        self._places = _Places(database)
         self._path = path
         self._terms = terms
         self._asked: set[tuple[str, Scope, str]] = set()
@@ -389,15 +404,15 @@ class _Transaction:
             self._asked |= {
                 (known.environment, scope, key) for scope in known.scopes for key in known.keys or ("",)
             }
-        with self._using() as database:
-            return tuple(_find(database, where, limit=_MOST))
+        with self:
+            return tuple(_find(self._places, known, limit=_MOST))
 
     def tombstones(self, environment: str, scope: Scope, key: str) -> tuple[Tombstone, ...]:
-        if askable(Where(environment=environment, scopes=(scope,), keys=(key,))) is None:
+        if not (is_text(environment) and is_text(scope.id) and is_text(key)):
             return ()
         self._asked.add((environment, scope, key))
-        with self._using() as database:
-            place = _place(database, environment, scope)
+        with self as database:
+            place = self._places.find(environment, scope)
             found = database.execute(
                 "SELECT at, content FROM tombstones WHERE place = ? AND key = ? ORDER BY at, content",
                 (place, key),
@@ -410,56 +425,60 @@ class _Transaction:
         )
 
     def done(self, idempotency: str) -> str | None:
-        with self._using() as database:
+        with self as database:
             return _result(database, idempotency)
 
     def write(self, change: Change, *, idempotency: str = "", result: str = "") -> None:
         written, stones = settle(change)
         terms = [" ".join(indexed(one.event.record, self._terms)) for one in written]
         _storable(result, "a result")
-        with self._using() as database:
-            _refuse_moves(database, written)
+        with self as database:
+            rows = _rows_of(self._places, written)
             if idempotency and _result(database, idempotency) is not None:
                 raise already_noted(idempotency)
-            links = {_put(database, *pair) for pair in zip(written, terms, strict=True)}
-            links |= {_bury(database, stone) for stone in stones}
+            links = {_put(self._places, rows, *pair) for pair in zip(written, terms, strict=True)}
+            links |= {_bury(self._places, stone) for stone in stones}
             if idempotency:
-                _note(database, idempotency, result, links or self._asked_about(database))
+                _note(database, idempotency, result, links or self._asked_about())
 
-    def _asked_about(self, database: sqlite3.Connection) -> set[tuple[int, str, int]]:
-        return {
-            (_make_place(database, environment, scope), key, 0) for environment, scope, key in self._asked
-        }
+    def _asked_about(self) -> set[tuple[int, str, int]]:
+        return {(self._places.make(environment, scope), key, 0) for environment, scope, key in self._asked}
 
     def end(self) -> None:
         self._database = None
 
-    @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
+    def __enter__(self) -> sqlite3.Connection:
         """The transaction's connection. What fails halfway is not written, also when the caller goes on."""
         if self._database is None:
             raise StorageFailed("this transaction has ended", hint="begin another with `writing()`")
         if self.broken is not None:
             raise self.broken
-        try:
-            with _typed(self._path):
-                yield self._database
-        except LogError as error:
+        return self._database
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        typed = _translated(error, self._path)
+        if typed is not None:
+            self.broken = typed
+            raise typed from error
+        if isinstance(error, LogError):
             self.broken = error
-            raise
 
 
 # --- reading ---
 
 
-def _find(database: sqlite3.Connection, where: Where, *, limit: int, after: str = "") -> list[Record]:
-    known = askable(where)
-    if known is None:
+def _find(places: _Places, known: Where | None, *, limit: int, after: str = "") -> list[Record]:
+    """Of what `askable` returned."""
+    if known is None or not known.statuses:
         return []
     condition = _condition(known)
     found: list[tuple[str, bytes]] = []
-    for span in _spans(database, known):
-        found += database.execute(
+    for span in _spans(places, known):
+        found += places.database.execute(
             f"SELECT id, body FROM records {_index(known)}"
             f" WHERE {span.of('place')} AND id > ?{condition.text} ORDER BY id LIMIT ?",
             (*span.values, after.encode("utf-8", "replace").decode(), *condition.values, limit),
@@ -469,27 +488,48 @@ def _find(database: sqlite3.Connection, where: Where, *, limit: int, after: str 
 
 def _search(database: sqlite3.Connection, where: Where, terms: list[str], limit: int) -> tuple[Found, ...]:
     known = askable(where)
-    spans = _spans(database, known) if known else []
+    spans = _spans(_Places(database), known) if known else []
     if known is None or not spans:
         return ()
     condition = _condition(known)
     places = [] if known.whole else [place for span in spans for place in span.values]
-    reached = f"records.place IN ({_marks(places)})" if places else spans[0].of("records.place")
-    best = database.execute(
-        "SELECT row, bm25(words, 1.0, 0.0) AS points FROM words CROSS JOIN records ON row = words.rowid"
-        f" WHERE words MATCH ? AND {reached}{condition.text} ORDER BY points, id DESC LIMIT ?",
-        (
-            _match(terms, places),
-            *(value for span in spans for value in span.values),
-            *condition.values,
-            limit,
-        ),
-    ).fetchall()
-    found = []
-    for row, points in best:
-        (body,) = database.execute("SELECT body FROM records WHERE row = ?", (row,)).fetchone()
-        found.append(Found(decode_record(body), -points))
-    return tuple(found)
+    reached = f"place IN ({_marks(places)})" if places else spans[0].of("place")
+    wanted = _Sql(
+        f" AND {reached}{condition.text}",
+        [value for span in spans for value in span.values] + condition.values,
+    )
+    hits = database.execute(
+        "SELECT rowid, bm25(words, 1.0, 0.0) AS points FROM words WHERE words MATCH ? ORDER BY points",
+        (_match(terms, places),),
+    )
+    with closing(hits):
+        best = _best(database, hits, wanted, limit)
+    return tuple([Found(decode_record(body), -points) for points, _, body in best])
+
+
+def _best(
+    database: sqlite3.Connection, hits: sqlite3.Cursor, wanted: _Sql, limit: int
+) -> list[tuple[float, str, bytes]]:
+    """The points, id and body of the first `limit` of the hits that are wanted, the newest first of those
+    with the same points. Most hits are not among the best: their records are not looked at."""
+    best: list[tuple[float, str, bytes]] = []
+    size = min(2 * limit, _LOOK)
+    while chunk := hits.fetchmany(size):
+        points = dict(chunk)
+        best += [
+            (points[row], id, body)
+            for row, id, body in database.execute(
+                f"SELECT row, id, body FROM records NOT INDEXED WHERE row IN ({_marks(chunk)}){wanted.text}",
+                (*points, *wanted.values),
+            )
+        ]
+        best.sort(key=itemgetter(1), reverse=True)
+        best.sort(key=itemgetter(0))
+        del best[limit:]
+        if len(best) == limit and best[-1][0] < chunk[-1][1]:
+            break
+        size = min(2 * size, _LOOK)
+    return best
 
 
 def _match(terms: list[str], places: list[int]) -> str:
@@ -503,7 +543,7 @@ def _history(database: sqlite3.Connection, where: Where, limit: int, after: int)
     known = askable(where, any_status=True)
     if known is None:
         return ()
-    spans = _spans(database, known)
+    spans = _spans(_Places(database), known)
     if known.keys or known.ids:
         # What never changes is asked of the records, whose history then has an index of its own.
         lasting = Where(
@@ -552,22 +592,45 @@ def _rows(database: sqlite3.Connection, spans: list[_Span], where: Where, limit:
     return found
 
 
-def _spans(database: sqlite3.Connection, where: Where) -> list[_Span]:
+def _spans(places: _Places, where: Where) -> list[_Span]:
     """One for each of the scopes that have anything; one for all, where `where` is for all."""
     if where.whole == "tenant":
         return [_Span("{} > 0", [])]
     if where.whole:
         return [_Span("{} IN (SELECT id FROM places WHERE environment = ?)", [where.environment])]
-    found = [_place(database, where.environment, scope) for scope in where.scopes]
+    found = [places.find(where.environment, scope) for scope in where.scopes]
     return [_Span("{} = ?", [place]) for place in found if place is not None]
 
 
-def _place(database: sqlite3.Connection, environment: str, scope: Scope) -> int | None:
-    row = database.execute(
-        "SELECT id FROM places WHERE environment = ? AND kind = ? AND scope = ?",
-        (environment, scope.kind, scope.id),
-    ).fetchone()
-    return row[0] if row else None
+class _Places:
+    """The numbers of scopes within one transaction, where nobody else makes any: each is looked up once."""
+
+    __slots__ = ("_known", "database")
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self.database = database
+        self._known: dict[tuple[str, str, str], int | None] = {}
+
+    def find(self, environment: str, scope: Scope) -> int | None:
+        name = (environment, scope.kind, scope.id)
+        if name not in self._known:
+            row = self.database.execute(
+                "SELECT id FROM places WHERE environment = ? AND kind = ? AND scope = ?", name
+            ).fetchone()
+            self._known[name] = row[0] if row else None
+        return self._known[name]
+
+    def make(self, environment: str, scope: Scope) -> int:
+        """The scope's number; it is given one where it has none."""
+        place = self.find(environment, scope)
+        if place is None:
+            name = (environment, scope.kind, scope.id)
+            (place,) = self.database.execute(
+                "INSERT INTO places (environment, kind, scope) VALUES (?, ?, ?) RETURNING id", name
+            ).fetchone()
+            self._known[name] = place
+        assert place is not None
+        return place
 
 
 def _index(where: Where) -> str:
@@ -627,8 +690,10 @@ def _result(database: sqlite3.Connection, idempotency: str) -> str | None:
 # --- writing ---
 
 
-def _put(database: sqlite3.Connection, written: Written, terms: str) -> tuple[int, str, int]:
-    """Writes an event, its record and the index; the record's place, key and row."""
+def _put(places: _Places, rows: dict[str, _Row], written: Written, terms: str) -> tuple[int, str, int]:
+    """Writes an event, its record and the index; the record's place, key and row. `rows` are those that
+    there are, by their ids; it is kept up to date."""
+    database = places.database
     record = written.event.record
     now = (
         record.layer,
@@ -640,7 +705,7 @@ def _put(database: sqlite3.Connection, written: Written, terms: str) -> tuple[in
         terms,
     )
     entries = {source.entry for source in record.sources}
-    found = database.execute("SELECT row, place, terms FROM records WHERE id = ?", (record.id,)).fetchone()
+    found = rows.get(record.id)
     if found:
         row, place, before = found
         database.execute(
@@ -657,36 +722,28 @@ def _put(database: sqlite3.Connection, written: Written, terms: str) -> tuple[in
         )
         entries -= known
     else:
-        place = _make_place(database, record.environment, record.scope)
-        row = database.execute(
+        place = places.make(record.environment, record.scope)
+        made = database.execute(
             "INSERT INTO records (id, place, key, layer, status, valid_from, valid_to, expires_at, body,"
             " terms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (record.id, place, record.key, *now),
         ).lastrowid
+        assert made is not None
+        row = made
         database.execute(_WORDS, (row, terms, f"p{place}"))
     if entries:
         database.executemany("INSERT INTO sources VALUES (?, ?)", [(entry, row) for entry in entries])
     database.execute("INSERT INTO events (place, record, body) VALUES (?, ?, ?)", (place, row, written.body))
+    rows[record.id] = _Row(row, place, terms)
     return place, record.key, row
 
 
-def _bury(database: sqlite3.Connection, stone: Tombstone) -> tuple[int, str, int]:
-    place = _make_place(database, stone.environment, stone.scope)
-    database.execute(
+def _bury(places: _Places, stone: Tombstone) -> tuple[int, str, int]:
+    place = places.make(stone.environment, stone.scope)
+    places.database.execute(
         "INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?)", (place, stone.key, stone.at, stone.content)
     )
     return place, stone.key, 0
-
-
-def _make_place(database: sqlite3.Connection, environment: str, scope: Scope) -> int:
-    place = _place(database, environment, scope)
-    if place is None:
-        (place,) = database.execute(
-            "INSERT INTO places (environment, kind, scope) VALUES (?, ?, ?) RETURNING id",
-            (environment, scope.kind, scope.id),
-        ).fetchone()
-    assert place is not None
-    return place
 
 
 def _note(
@@ -698,20 +755,25 @@ def _note(
     )
 
 
-def _refuse_moves(database: sqlite3.Connection, written: list[Written]) -> None:
-    slots: dict[str, tuple[str, ...]] = {}
+def _rows_of(places: _Places, written: list[Written]) -> dict[str, _Row]:
+    """The rows that there are of the records, by their ids. Raises `Conflict` for one in another slot."""
+    rows: dict[str, _Row] = {}
+    slots: dict[str, tuple[str, Scope, str]] = {}
     for one in written:
         record = one.event.record
-        slot = (record.environment, record.scope.kind, record.scope.id, record.key)
+        slot = (record.environment, record.scope, record.key)
         if record.id not in slots:
-            found = database.execute(
-                "SELECT environment, kind, scope, key FROM records JOIN places ON places.id = place"
-                " WHERE records.id = ?",
-                (record.id,),
+            slots[record.id] = slot
+            found = places.database.execute(
+                "SELECT row, place, terms, key FROM records WHERE id = ?", (record.id,)
             ).fetchone()
-            slots[record.id] = found or slot
+            if found:
+                rows[record.id] = _Row(*found[:3])
+                if (found[1], found[3]) != (places.find(record.environment, record.scope), record.key):
+                    raise moved(record)
         if slots[record.id] != slot:
             raise moved(record)
+    return rows
 
 
 def _storable(text: str, what: str) -> str:
@@ -730,7 +792,7 @@ def _counted(database: sqlite3.Connection, where: Where) -> dict[str, int]:
     known = askable(where, any_status=True)
     if known is None:
         return {}
-    spans = _spans(database, known)
+    spans = _spans(_Places(database), known)
     rows = _rows(database, spans, known)
     results: set[str] = set()
     counts = dict.fromkeys(_COUNTED, 0) | {"records": len(rows), "index": len(rows)}
@@ -757,7 +819,7 @@ def _purge_records(database: sqlite3.Connection, where: Where) -> dict[str, int]
     known = askable(where, any_status=True)
     if known is None:
         return counts
-    rows = _rows(database, _spans(database, known), known, _BATCH)[:_BATCH]
+    rows = _rows(database, _spans(_Places(database), known), known, _BATCH)[:_BATCH]
     if not rows:
         return counts
     database.execute("INSERT INTO marks VALUES ('purge')")
@@ -785,7 +847,7 @@ def _purge_slots(database: sqlite3.Connection, where: Where) -> dict[str, int]:
         f"NOT EXISTS (SELECT 1 FROM {table} WHERE {table}.place = places.id)"
         for table in ("records", "events", "tombstones", "result_places")
     )
-    for span in _spans(database, known):
+    for span in _spans(_Places(database), known):
         counts["idempotency"] += _drop_results(database, _results_in(database, span, known))
         counts["tombstones"] += database.execute(
             f"DELETE FROM tombstones WHERE {span.of('place')}{stones.text}", (*span.values, *stones.values)
@@ -941,21 +1003,23 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-@contextmanager
-def _typed(path: Path) -> Iterator[None]:
-    """Turns what SQLite, the system and the codec raise into errors that say where and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translated(error, path) from error
-    except msgspec.MsgspecError as error:
-        raise DamagedLog(
-            "a record in the store is damaged", path=str(path), reason=error, hint="restore a backup"
-        ) from error
-    except LogBusy as error:
-        raise _busy(path) from error
-    except OSError as error:
-        raise osfiles.failed(error, "opening the store of records", path) from error
+class _Typed:
+    """Turns what SQLite, the system and the codec raise in its block into errors that say where and what to
+    do. A class, for entering a generator takes three times as long, and a write has many."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        typed = _translated(error, self._path) if error is not None else None
+        if typed is not None:
+            raise typed from error
 
 
 def _busy(path: Path) -> StoreBusy:
@@ -966,7 +1030,23 @@ def _busy(path: Path) -> StoreBusy:
     )
 
 
-def _translated(error: sqlite3.Error, path: Path) -> LogError:
+def _translated(error: BaseException, path: Path) -> LogError | None:
+    match error:
+        case sqlite3.Error():
+            return _refused(error, path)
+        case msgspec.MsgspecError():
+            return DamagedLog(
+                "a record in the store is damaged", path=str(path), reason=error, hint="restore a backup"
+            )
+        case LogBusy():
+            return _busy(path)
+        case OSError():
+            return osfiles.failed(error, "opening the store of records", path)
+        case _:
+            return None
+
+
+def _refused(error: sqlite3.Error, path: Path) -> LogError:
     code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         return StorageFull("no space left; nothing was changed", path=str(path), hint="free some space")

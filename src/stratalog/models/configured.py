@@ -12,28 +12,31 @@ goes only to the provider's own address, or to the one that the environment name
 A server that asks for no key is given the word `none`.
 
 Besides these the SDKs read settings of their own (an organisation, extra headers, proxies); their manuals
-list them.
+list them. How far a model reaches is told by its address, and by that of the proxy that it is asked through.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.request import getproxies
 
 from stratalog.errors import InvalidConfig
 from stratalog.models import anthropic, extractive, extractive_chat, openai
-from stratalog.models.contract import Model
+from stratalog.models.contract import Model, Reach
+from stratalog.models.reach import proxy_for, reach_of
 from stratalog.models.retry import Retry
 
 NO_KEY = "none"
 
 
 class Configured(NamedTuple):
-    """A model, and the name that its requests carry."""
+    """A model, the name that its requests carry, and how far what it is sent goes: anywhere, unless said."""
 
     model: Model
     name: str
+    reach: Reach = "world"
 
     async def close(self) -> None:
         """Ends the model's connections in the running event loop, if it has any; asked again, it opens new
@@ -71,15 +74,17 @@ def model_from(
     retry: Retry | None = None,
     environ: Mapping[str, str] | None = None,
     sends_reasoning: bool = False,
+    reach: Reach | Literal[""] = "",
 ) -> Configured:
     """The model that `spec` names. `sends_reasoning` is for chat completions of a server that wants what its
-    model thought back, and is not looked at for others.
+    model thought back, and is not looked at for others. `reach` says how far what it is sent goes, where
+    that is not as its address looks.
 
     Raises `InvalidConfig` for a spec that names none, a key that is missing, and a provider whose SDK is not
     installed; each says what to do. What else is given is not looked at for `extractive`, which needs none
     of it."""
     if spec.strip() == extractive.NAME:
-        return Configured(extractive_chat.ExtractiveChat(), extractive.NAME)
+        return Configured(extractive_chat.ExtractiveChat(), extractive.NAME, "machine")
     prefix, colon, name = (part.strip() for part in spec.partition(":"))
     provider = PROVIDERS.get(prefix)
     if provider is None or not name:
@@ -94,7 +99,8 @@ def model_from(
     url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
     key = _key(provider, spec, base_url.strip(), api_key, api_key_env, variables)
     options = {"sends_reasoning": True} if sends_reasoning and provider.make is openai.OpenAIChat else {}
-    return Configured(provider.make(api_key=key, base_url=url, headers=headers, retry=retry, **options), name)
+    model = provider.make(api_key=key, base_url=url, headers=headers, retry=retry, **options)
+    return Configured(model, name, reach or reach_of(url, proxy_for(url, getproxies())))
 
 
 def _key(

@@ -16,6 +16,8 @@ import msgspec
 from stratalog.types import Usage
 
 Shape = Literal["openai_chat", "openai_responses", "anthropic"]
+# How far what a model is sent goes: not beyond this machine, not beyond the premises, or anywhere.
+Reach = Literal["machine", "premises", "world"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

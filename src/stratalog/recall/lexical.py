@@ -188,13 +188,28 @@ class LexicalIndex:
             db.execute("DELETE FROM docs WHERE session = ?", (sid,))
             db.execute("DELETE FROM sessions WHERE id = ?", (sid,))
 
+    def rows_of(self, session: SessionKey) -> int:
+        """How many documents of `session` there are."""
+        with self._transaction() as db:
+            sid = _session_id(db, session)
+            row = db.execute("SELECT count(*) FROM docs WHERE session = ?", (sid,)).fetchone()
+        return int(row[0])
+
     def scrub(self) -> None:
-        """Leave nothing in the file of what was removed. Rewrites it: seconds for a large index."""
+        """Leave nothing in the file of what was removed. Rewrites it: seconds for a large index.
+
+        Raises `LogBusy` also when another reads it so long that the bytes stay.
+        """
         with self._transaction("IMMEDIATE") as db:
             db.execute("INSERT INTO lex (lex) VALUES ('optimize')")
         with self._lock, _typed(self._path):
             self._db.execute("VACUUM")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise LogBusy(
+                "what was removed is still in the file, for another reads it", path=self._path,
+                hint="try again once it has ended",
+            )  # fmt: skip
 
     def search(
         self,
@@ -250,7 +265,9 @@ class LexicalIndex:
 
     def _prepare(self) -> None:
         db = self._db
+        db.execute("BEGIN")  # one state of it: another may be making it just now
         version = _own_version(db, self._path)
+        db.execute("COMMIT")
         if version > SCHEMA:
             raise NewerFormat(
                 "this index was written by a later version", path=self._path, version=version,

@@ -20,12 +20,12 @@ from typing import Annotated
 import msgspec
 
 from stratalog import osfiles
-from stratalog.errors import DamagedLog, InvalidInput, NewerFormat, StorageFailed
+from stratalog.errors import DamagedLog, InvalidInput, LogBusy, NewerFormat, StorageFailed
 from stratalog.keys import SessionKey, parse_key
 from stratalog.sessions.meta import SessionMeta, short_meta
 
 FILE = "catalog.sqlite3"
-_VERSION = 2  # raised with that of the meta, for a row does not say its own
+_VERSION = 3  # raised with that of the meta, for a row does not say its own
 _SCHEMA = """
 DROP TABLE IF EXISTS sessions;
 DROP TABLE IF EXISTS facts;
@@ -160,6 +160,19 @@ class Catalog:
     def note(self, name: str, value: str) -> None:
         with self._open() as database, _transaction(database):
             database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def scrub(self) -> None:
+        """Leaves nothing in the file of what was removed. Raises `LogBusy` when another reads it so long that
+        the bytes stay."""
+        with self._open() as database:
+            database.execute("VACUUM")
+            (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
+        if busy:
+            raise LogBusy(
+                "what was removed is still in the file, for another reads it",
+                path=str(self.path),
+                hint="try again once it has ended",
+            )
 
     def close(self) -> None:
         with self._mutex:

@@ -27,15 +27,19 @@ from stratalog.types import (
     Pin,
     System,
     Title,
+    TurnEnd,
     User,
     WorkingMemory,
     is_injected,
 )
 
-VERSION = 2
+VERSION = 3
 RESTART = "restart"
 FORK = "fork"
 FACT = "fact"
+METADATA = "metadata"
+REMEMBERED = "remembered"
+BLOCKS = "memory_blocks"
 UNTITLED = "New session"
 _RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
 
@@ -65,7 +69,12 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     entry that is counted in here: a log that has another entry there was made anew. `system` are the numbers
     of the system's messages since the last restart, which a context shows however old they are. `facts` are
     those pinned, in that order; `remembers` says whether a change of working memory was seen since the last
-    restart."""
+    restart.
+
+    `metadata` is what was said of the session itself, such as where its records may live; a restart keeps it.
+    `answered` is the number of the last end of an answered turn, `remembered` that up to which turns are in
+    the records (0: none are to be), `blocks` that of the memory blocks that were frozen last, and `compacted`
+    that of the last compaction; each 0 where there is none since the last restart."""
 
     v: int = VERSION
     key: str
@@ -84,6 +93,11 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     remembers: bool = False
     facts: tuple[str, ...] = ()
     frozen: Frozen = Frozen()
+    metadata: dict[str, Any] = {}
+    answered: int = 0
+    remembered: int = 0
+    blocks: int = 0
+    compacted: int = 0
 
 
 def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> SessionMeta:
@@ -113,22 +127,39 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
         case WorkingMemory():
             changes["working_memory"] = remembered(meta.working_memory, entry)
             changes["remembers"] = True
+        case TurnEnd():
+            if entry.status == "answered":
+                changes["answered"] = entry.seq
         case Compaction():
+            changes["compacted"] = entry.seq
             told = entry.working_memory
             memory = meta.working_memory if meta.remembers or told is None else told
             changes["working_memory"] = memory
             changes["frozen"] = Frozen(working_memory=memory, facts=meta.facts)
         case Note():
-            if entry.kind == RESTART:
-                changes |= {"messages": 0, "system": (), "generation": meta.generation + 1}
-                changes |= {"working_memory": {}, "remembers": False, "facts": (), "frozen": Frozen()}
-            elif entry.kind == FACT:
-                changes["facts"] = pinned(meta.facts, entry)
-            elif entry.kind == FORK and isinstance(entry.data, dict):
-                changes["forked_from"] = str(entry.data.get("parent", ""))
+            changes |= _noted(meta, entry)
         case _:
             pass
     return msgspec.structs.replace(meta, **changes)
+
+
+def _noted(meta: SessionMeta, note: Note) -> dict[str, Any]:
+    """What a note changes."""
+    data = note.data if isinstance(note.data, dict) else {}
+    past = note.seq if meta.remembered else 0  # what is before this note is not to be remembered any more
+    if note.kind == RESTART:
+        blank = {name: _BLANK[name] for name in _OF_A_HISTORY}
+        return {**blank, "generation": meta.generation + 1, "remembered": past}
+    if note.kind == FORK:
+        return {"forked_from": str(data.get("parent", "")), "remembered": past}
+    if note.kind == FACT:
+        return {"facts": pinned(meta.facts, note)}
+    if note.kind == METADATA:
+        told = meta.metadata | data
+        return {"metadata": {name: value for name, value in told.items() if value is not None}}
+    if note.kind == REMEMBERED and isinstance(data.get("seq"), int):
+        return {"remembered": max(meta.remembered, data["seq"])}
+    return {"blocks": note.seq} if note.kind == BLOCKS else {}
 
 
 def remembered(memory: dict[str, Any], change: WorkingMemory) -> dict[str, Any]:
@@ -211,3 +242,14 @@ def decode_meta(data: bytes, key: str) -> SessionMeta | None:
 
 
 _BLANK = {name: getattr(SessionMeta(key=""), name) for name in SessionMeta.__struct_fields__}
+_OF_A_HISTORY = (
+    "messages",
+    "system",
+    "working_memory",
+    "remembers",
+    "facts",
+    "frozen",
+    "answered",
+    "blocks",
+    "compacted",
+)

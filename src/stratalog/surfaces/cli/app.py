@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -17,7 +18,10 @@ from stratalog.surfaces.cli import (
     continuing,
     demo,
     importing,
+    jobs,
     listing,
+    metadata,
+    purging,
     reading,
     remembering,
     upkeep,
@@ -106,11 +110,13 @@ for _name, _run in (
     ("context", reading.context_command),
     ("title", changing.title_command),
     ("pin", changing.pin_command),
+    ("metadata", metadata.metadata_command),
     ("fork", changing.fork_command),
     ("continue", continuing.continue_command),
     ("compact", compacting.compact_command),
     ("restart", changing.restart_command),
     ("delete", changing.delete_command),
+    ("purge", purging.purge_command),
     ("export", reading.export_command),
     ("doctor", upkeep.doctor_command),
     ("rebuild", upkeep.rebuild_command),
@@ -142,7 +148,14 @@ for _name, _run in remembering.COMMANDS:
     _memory.command(_name, cls=_Command)(command(_run))
 app.add_typer(_memory, name="memory")
 
+_jobs = typer.Typer(cls=_Group)
+_jobs.callback(invoke_without_command=True)(jobs.jobs_group)
+for _name, _job in jobs.COMMANDS:
+    _jobs.command(_name, cls=_Command)(command(_job))
+app.add_typer(_jobs, name="jobs")
+
 
 def main() -> None:
-    """Runs the command line and exits."""
+    """Runs the command line and exits. What is logged is for programs; here it is told in words."""
+    logging.getLogger(NAME).addHandler(logging.NullHandler())
     app()

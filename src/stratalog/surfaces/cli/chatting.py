@@ -48,7 +48,27 @@ def chat_command(
             "--window", metavar="TOKENS", min=1, help="The model's window, unless agent.toml says it."
         ),
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="NAME", help="Who talks, for what is remembered. Else the setting."),
+    ] = None,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory/--no-memory", help="Whether it knows what is remembered, and remembers what is said."
+        ),
+    ] = True,
 ) -> None:
     """Talk with a model. All that is said is in the log; /help lists what else can be done."""
-    code = converse(state, key=key, model=model, base_url=base_url, system=system, old=old, window=window)
+    code = converse(
+        state,
+        key=key,
+        model=model,
+        base_url=base_url,
+        system=system,
+        old=old,
+        window=window,
+        user=user,
+        memory=memory,
+    )
     raise typer.Exit(code)

@@ -8,7 +8,7 @@ import msgspec
 
 from stratalog.config import CompactionSettings, Settings
 from stratalog.engine.agents import Agent, agent_of, policy_of
-from stratalog.engine.compaction import DEFAULT_WINDOW, Policy, Summariser, preset, summariser_of
+from stratalog.engine.compaction import DEFAULT_WINDOW, Policy, Reaching, Summariser, preset, summariser_of
 from stratalog.engine.seeing import Room, room_of
 from stratalog.errors import InvalidConfig
 
@@ -32,15 +32,17 @@ def chosen(settings: Settings, model: str, base_url: str) -> Settings:
     """The settings with the model that is named, or else theirs, at `base_url`, or else where theirs is.
 
     Their address is not that of another provider's model, and the key that `api_key_env` names goes nowhere
-    but to their address. Raises `InvalidConfig` when no model is named at all.
+    but to their address, of which alone their `reach` is said. Raises `InvalidConfig` when no model is named
+    at all.
     """
     spec = model or settings.model
     if not spec:
         raise InvalidConfig("no model is configured", hint=_HOW)
     same = not settings.model or _provider(spec) == _provider(settings.model)
     url = base_url or (settings.base_url if same else "")
-    key = settings.api_key_env if same and url == settings.base_url else ""
-    return msgspec.structs.replace(settings, model=spec, base_url=url, api_key_env=key)
+    theirs = same and url == settings.base_url
+    key, reach = (settings.api_key_env, settings.reach) if theirs else ("", "")
+    return msgspec.structs.replace(settings, model=spec, base_url=url, api_key_env=key, reach=reach)
 
 
 def agent_for(settings: Settings, *, model: str, base_url: str, system: str) -> Agent:
@@ -59,7 +61,7 @@ def asked_of(agent: Agent, settings: Settings) -> Asked:
     if who.name == NO_MODEL:
         return Asked()
     window = room_of(who.name, settings).tokens
-    return Asked(summariser_of(who.model, who.name), who.name, window)
+    return Asked(summariser_of(who.model, who.name, reach=who.reach), who.name, window)
 
 
 def summariser_for(settings: Settings, spec: str | None) -> Asked:
@@ -77,7 +79,7 @@ def summariser_for(settings: Settings, spec: str | None) -> Asked:
         finally:
             await who.close()
 
-    return Asked(once, who.name, room_of(who.name, settings).tokens)
+    return Asked(Reaching(once, who.reach), who.name, room_of(who.name, settings).tokens)
 
 
 def room_for(settings: Settings) -> Room | None:

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -18,12 +18,22 @@ import msgspec
 from stratalog import SessionKey, parse_key, session_key
 from stratalog.config import Settings, load_settings
 from stratalog.engine import Problem
+from stratalog.engine.agent_memory import memory_of
 from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.continuing import resolve
 from stratalog.engine.core import default_data
+from stratalog.engine.remembering import Records
 from stratalog.engine.seeing import room_of
-from stratalog.errors import InvalidKey, NotFound, StorageFailed, StratalogError
+from stratalog.engine.upkeep import upkeep
+from stratalog.errors import (
+    Conflict,
+    InvalidConfig,
+    InvalidKey,
+    NotFound,
+    StorageFailed,
+    StratalogError,
+)
 from stratalog.ids import new_ulid
 from stratalog.surfaces.cli.choosing import agent_for
 from stratalog.surfaces.cli.failures import INTERRUPTED, OK, WRONG
@@ -45,9 +55,11 @@ class Wished(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     old: str = ""
     window: int | None = None
+    user: str = ""
+    memory: bool = True
 
 
-def wished(**fields: str | int | None) -> Wished:
+def wished(**fields: str | int | bool | None) -> Wished:
     """`Wished`, with nothing for what is None."""
     return msgspec.convert({name: value for name, value in fields.items() if value is not None}, Wished)
 
@@ -55,7 +67,7 @@ def wished(**fields: str | int | None) -> Wished:
 def converse(state: State, wish: Wished, edit_lines: Callable[[], None]) -> int:
     """Holds a chat until it is left, and returns the exit code. `edit_lines` is called before lines are read
     that a person types. Raises what opening the chat raises."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, ExitStack() as closing:
         memory = _memory_of(state, wish, settings=None)
         agent: Agent | None = None
         try:
@@ -65,10 +77,30 @@ def converse(state: State, wish: Wished, edit_lines: Callable[[], None]) -> int:
             if wish.window is not None:
                 runner.run(memory.close())
                 memory = _memory_of(state, wish, settings=_windowed(state, agent, wish.window))
+            if wish.memory and settings.memory.enabled:
+                agent = _minded(memory, agent, settings, wish.user, closing)
             chat = Chat(state.output, memory, agent, memory.session(key))
             return _Conversation(runner, chat, _Lines(state.output, edit_lines)).held(wish.window, old)
         finally:
+            closing.close()
             runner.run(_closed(memory, agent))
+
+
+def _minded(memory: AsyncStratalog, agent: Agent, settings: Settings, user: str, closing: ExitStack) -> Agent:
+    """The agent with what is remembered of the user. Where a model draws from what is said, it does so in the
+    background, or, where that cannot be, after each reply."""
+    records = closing.enter_context(Records(memory.sync))
+    mind = memory_of(records, settings, user=user)
+    if mind.draws:
+        try:
+            closing.enter_context(upkeep(memory.sync))
+            mind.later = True
+        except Conflict:  # another process does it, and will do this too
+            mind.later = True
+        except InvalidConfig:
+            mind.later = False
+    minded: Agent = msgspec.structs.replace(agent, mind=mind)
+    return minded
 
 
 def _memory_of(state: State, wish: Wished, *, settings: Settings | None) -> AsyncStratalog:

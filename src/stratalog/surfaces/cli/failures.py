@@ -6,7 +6,7 @@
     3   no such session, entry or record
     4   somebody else's state is in the way
     5   the log or the disk
-    6   who asks may not
+    6   who asks may not, or a session's residency forbids it
     130 interrupted
     141 the reader of our output has gone
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stratalog.surfaces.cli.records import Desk
 
 
-def converse(state: State, **wished: str | int | None) -> int:
+def converse(state: State, **wished: str | int | bool | None) -> int:
     """See `conversing.converse`; `wished` are the fields of its `Wished`."""
     from stratalog.surfaces.cli import conversing
 
@@ -41,6 +41,27 @@ def desk(state: State, who: Who) -> AbstractContextManager[Desk]:
     from stratalog.surfaces.cli import records
 
     return records.desk(state, who)
+
+
+def destroy(state: State, kind: str, id: str, environment: str, *, dry_run: bool, yes: bool) -> int:
+    """See `purges.destroy`."""
+    from stratalog.surfaces.cli import purges
+
+    return purges.destroy(state, kind, id, environment, dry_run=dry_run, yes=yes)
+
+
+def finish(state: State) -> int:
+    """See `purges.finish`."""
+    from stratalog.surfaces.cli import purges
+
+    return purges.finish(state)
+
+
+def work(state: State, *, forever: bool) -> int:
+    """See `due.run_once` and `due.run_on`."""
+    from stratalog.surfaces.cli import due
+
+    return due.run_on(state) if forever else due.run_once(state)
 
 
 def edit_lines() -> None:

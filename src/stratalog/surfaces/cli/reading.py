@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from stratalog import SessionKey, Stratalog
-from stratalog.engine import Problem
+from stratalog.engine import Problem, SessionMeta
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
 from stratalog.interop.export import to_jsonl, to_markdown
@@ -185,9 +185,9 @@ def export_command(
     """Export a session as JSON lines, which `import` takes again, or as Markdown."""
     with state.memory() as memory:
         session = find(memory, key)
-        title = session.meta.title
+        meta = session.meta
         reading = session.entries(generations="all" if all_generations else "current")
-        chunks = _exported(session.key, title, reading, format)
+        chunks = _exported(meta, session.key, reading, format)
         value: dict[str, Any] = {"key": str(session.key), "format": format}
         if file is not None and str(file) != "-":
             size = _write_file(memory, file, chunks)
@@ -204,11 +204,13 @@ def export_command(
         raise typer.Exit(WRONG)
 
 
-def _exported(key: SessionKey, title: str, entries: Iterable[AnyEntry], format: str) -> Iterator[bytes]:
+def _exported(
+    meta: SessionMeta, key: SessionKey, entries: Iterable[AnyEntry], format: str
+) -> Iterator[bytes]:
     if format == "jsonl":
-        yield from to_jsonl(entries, key=key, title=title)
+        yield from to_jsonl(entries, key=key, title=meta.title, metadata=meta.metadata)
     else:
-        for piece in to_markdown(key, title, entries):
+        for piece in to_markdown(key, meta.title, entries):
             yield piece.encode("utf-8", "replace")
 
 
@@ -259,3 +261,6 @@ def _print_head(state: State, session: Session) -> None:
     pin = f"{out.glyphs.pin} " if meta.pinned else ""
     out.print(Text.assemble((pin, "yellow"), (out.title(meta.title), "bold")))
     out.print(Text(out.line(session.key.local), "dim"))
+    residency = meta.metadata.get("residency")
+    if residency is not None:
+        out.print(Text(out.line(f"residency {residency}"), "dim"))

@@ -13,7 +13,6 @@ from stratalog.engine.remembering import (
     Event,
     Found,
     Imported,
-    Receipt,
     Record,
     Remembered,
     Scope,
@@ -199,25 +198,6 @@ def print_imported(out: Output, done: Imported) -> None:
     for name, number in msgspec.structs.asdict(done).items():
         if name != "complete" and number:
             out.print(f"{name:<12}{number:,}")
-
-
-def print_receipt(out: Output, receipt: Receipt) -> None:
-    """How many rows of each kind there were, and are left."""
-    selected = " ".join(filter(None, (receipt.selector.kind, receipt.selector.id)))
-    doing = "would destroy" if receipt.dry_run else "destroyed"
-    where = f"tenant {receipt.tenant}, environment {receipt.environment}"
-    out.print(Text.assemble((f"{doing} ", "bold"), out.line(selected), (f"  {minute(receipt.at)}", "dim")))
-    out.print(Text(out.line(where), "dim"))
-    table = plain_table("store", "rows")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
-    for store in receipt.stores:
-        for name, number in store.before.items():
-            after = "" if receipt.dry_run else f"{store.after.get(name, 0):,}"
-            table.add_row(out.line(store.store), out.line(name), f"{number:,}", after)
-    out.table(table)
-    for lane in receipt.unsupported:
-        out.warn(f"{lane} has no transactions: what was on its way may still arrive")
 
 
 def print_audit(out: Output, lines: Iterable[AuditLine]) -> None:

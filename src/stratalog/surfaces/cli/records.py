@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from stratalog import Stratalog
 from stratalog.engine.remembering import (
@@ -18,19 +17,17 @@ from stratalog.engine.remembering import (
     Draft,
     Event,
     Layer,
-    Receipt,
     Record,
     Records,
     Scope,
     ScopeKind,
-    Selector,
     Source,
     Status,
 )
 from stratalog.errors import AccessDenied, InvalidInput, NotFound
+from stratalog.surfaces.cli import pages
 from stratalog.surfaces.cli import record_views as views
 from stratalog.surfaces.cli.asking import Who
-from stratalog.surfaces.cli.changing import asks, confirmed
 from stratalog.surfaces.cli.failures import OK, WRONG
 from stratalog.surfaces.cli.keys import find
 from stratalog.surfaces.cli.moments import parse_moment, parse_when
@@ -38,8 +35,6 @@ from stratalog.surfaces.cli.plain import counted, unicode_text
 from stratalog.surfaces.cli.reading import _write_file as write_file
 from stratalog.surfaces.cli.record_inputs import json_value, lines_of, opened, session_named, utf8
 from stratalog.surfaces.cli.state import State
-
-PurgeKind: TypeAlias = Literal["tenant", "user", "session", "agent", "run", "environment"]
 
 _EVERY: tuple[Status, ...] = ("current", "superseded", "forgotten")
 _TOLD = 10  # records that a new one has to do with, each with its words
@@ -236,21 +231,6 @@ class Desk:
         self._state.finish(views.whole(done))
         return OK if done.complete and not done.denied else WRONG
 
-    def purge(self, kind: PurgeKind, id: str, *, dry_run: bool, yes: bool) -> int:
-        selector = Selector(kind, self._purged(kind, id))
-        # Whether it may be purged is known before anybody is asked, and how much it is.
-        receipt = self._service.purge(self._caller, selector, dry_run=dry_run or not yes)
-        purged = not receipt.dry_run
-        if not dry_run and not purged and self._agreed(receipt):
-            receipt, purged = self._service.purge(self._caller, selector), True
-        if dry_run or purged:
-            if not self._state.json:
-                views.print_receipt(self._out, receipt)
-        else:
-            self._out.tell("nothing was destroyed")
-        self._state.finish({**views.whole(receipt), "purged": purged})
-        return OK if dry_run or purged else WRONG
-
     def audit(self, who: Who, last: int) -> int:
         """The last lines of those that fit what `who` names."""
         wanted = {
@@ -269,6 +249,31 @@ class Desk:
         if not lines:
             self._out.tell("nothing was asked of the records")
         self._state.finish({"lines": views.whole(list(lines))})
+        return OK
+
+    # --- pages and tidying ---
+
+    def profiles(self, *, force: bool) -> int:
+        return pages.bring_up_to_date(self._state, self._records, self._caller, force=force)
+
+    def page(self, *, sources: bool) -> int:
+        return pages.show(self._state, self._records, self._caller, sources=sources)
+
+    def undo(self) -> int:
+        return pages.undo(self._state, self._records, self._caller)
+
+    def consolidate(self, older_than: float | None) -> int:
+        age = self._records.settings.background.promote_after if older_than is None else older_than
+        total: Counter[str] = Counter(merged=0, promoted=0, marked=0, expired=0)
+        after, more = "", True
+        while more:
+            done = self._records.consolidate(
+                environment=self._caller.environment, older_than=age, after=after
+            )
+            total.update({name: getattr(done, name) for name in total})
+            after, more = done.next, done.more
+        self._out.print(", ".join(f"{number} {name}" for name, number in total.items()))
+        self._state.finish(dict(total))
         return OK
 
     # --- what was typed ---
@@ -291,14 +296,6 @@ class Desk:
         entry = session.entry(int(ref) if ref.isdecimal() else ref)
         return Source(session=str(session.key), entry=entry.id)
 
-    def _purged(self, kind: PurgeKind, id: str) -> str:
-        """The id of what is to be purged: the one that was typed, or else the caller's."""
-        if kind == "tenant" or kind == "environment":
-            return id
-        if id and kind == "session":
-            return str(session_named(self._memory, id))
-        return id or self._scope(kind).id
-
     # --- how ---
 
     def _known(self, ids: Iterable[str]) -> Iterator[Record]:
@@ -317,15 +314,6 @@ class Desk:
             after = page.next
             if not after:
                 return
-
-    def _agreed(self, receipt: Receipt) -> bool:
-        """Whether a person says yes. Raises `InvalidInput` where there is nobody to ask."""
-        if not asks(self._out):
-            raise InvalidInput("purging needs a yes", hint="there is no terminal to ask on: use --yes")
-        rows = sum(store.before.get("records", 0) for store in receipt.stores)
-        what = " ".join(filter(None, (receipt.selector.kind, receipt.selector.id)))
-        whole = f"{counted(rows, 'record')} of the {self._out.line(what)} with their history"
-        return confirmed(self._out, f"Destroy {whole} for good?")
 
     def _tell_next(self, cursor: str | int) -> None:
         if cursor and not self._state.json:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from stratalog.surfaces.cli.asking import Who, asking
-from stratalog.surfaces.cli.changing import YesOption
 from stratalog.surfaces.cli.loading import desk
 from stratalog.surfaces.cli.state import State
 
@@ -23,7 +22,6 @@ class Lasting(StrEnum):
 
 
 _Scope: TypeAlias = Literal["user", "agent", "session", "run", "tenant"]
-_Purged: TypeAlias = Literal["tenant", "user", "session", "agent", "run", "environment"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the record.", show_default=False)]
 ScopeOption = Annotated[_Scope, typer.Option("--scope", help="Whose it is: of the one who asks.")]
@@ -228,28 +226,6 @@ def import_command(
 
 
 @asking
-def purge_command(
-    state: State,
-    who: Who,
-    kind: Annotated[
-        _Purged, typer.Argument(metavar="KIND", help="tenant, user, session, agent, run or environment.")
-    ],
-    id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Which one. Else the one who asks.", show_default=False),
-    ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Only say what would be destroyed.")
-    ] = False,
-    yes: YesOption = False,
-) -> None:
-    """Destroy records with their history and their tombstones, for good."""
-    with desk(state, who) as records:
-        code = records.purge(kind, id, dry_run=dry_run, yes=yes)
-    raise typer.Exit(code)
-
-
-@asking
 def audit_command(
     state: State,
     who: Who,
@@ -258,6 +234,61 @@ def audit_command(
     """Show who asked for what, and how it ended. Who is named asks nothing: only its lines are shown."""
     with desk(state, who) as records:
         records.audit(who, last)
+
+
+@asking
+def profiles_command(
+    state: State,
+    who: Who,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", metavar="", help="Also where a page would lose more lines than the settings allow."
+        ),
+    ] = False,
+) -> None:
+    """Bring USER.md and MEMORY.md up to date, of who asks or of everybody. Exit code 1 if one was left."""
+    with desk(state, who) as records:
+        code = records.profiles(force=force)
+    raise typer.Exit(code)
+
+
+@asking
+def page_command(
+    state: State,
+    who: Who,
+    sources: Annotated[
+        bool,
+        typer.Option("--sources", metavar="", help="With the comments that say whence each line is."),
+    ] = False,
+) -> None:
+    """Show the USER.md of --user, or the MEMORY.md of --agent."""
+    with desk(state, who) as records:
+        code = records.page(sources=sources)
+    raise typer.Exit(code)
+
+
+@asking
+def undo_command(state: State, who: Who) -> None:
+    """Take back the last change of the USER.md of --user, or of the MEMORY.md of --agent."""
+    with desk(state, who) as records:
+        records.undo()
+
+
+@asking
+def consolidate_command(
+    state: State,
+    who: Who,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            "--older-than", metavar="SECONDS", min=0, help="How old what is promoted is. Else the setting."
+        ),
+    ] = None,
+) -> None:
+    """Merge what is said twice, promote what lasted, mark what contradicts, end what has expired."""
+    with desk(state, who) as records:
+        records.consolidate(older_than)
 
 
 COMMANDS = (
@@ -270,6 +301,9 @@ COMMANDS = (
     ("forget-source", forget_source_command),
     ("export", export_command),
     ("import", import_command),
-    ("purge", purge_command),
+    ("profiles", profiles_command),
+    ("page", page_command),
+    ("undo", undo_command),
+    ("consolidate", consolidate_command),
     ("audit", audit_command),
 )

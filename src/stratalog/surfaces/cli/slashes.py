@@ -15,6 +15,7 @@ from stratalog.engine.agents import Agent, offered, policy_of
 from stratalog.engine.aio import AsyncSession, AsyncStratalog
 from stratalog.engine.compaction import Nothing, compact
 from stratalog.engine.continuing import continue_async, resolve
+from stratalog.engine.leaving import reason
 from stratalog.engine.running import Event, resume, run
 from stratalog.engine.seeing import room_of
 from stratalog.errors import Ambiguous, InvalidInput, NotFound, SessionBusy
@@ -72,7 +73,8 @@ class Chat:
             await self._shown(resume(self.session, self.agent, waiting[-1].turn))
 
     async def opened(self) -> None:
-        """Says of a session that is there already what it is, and what was not finished in it."""
+        """Says of a session that is there already what it is, what was not finished in it, and whether the
+        model may not answer there."""
         session = self.session.sync
         if not session.exists:
             self.out.tell(f"new chat {session.key.local}")
@@ -83,6 +85,9 @@ class Chat:
         busy = session.busy
         for turn in session.unfinished():
             self.out.tell(self._unfinished(turn, busy))
+        denied = reason(session, self.agent.model)
+        if denied:
+            self.out.warn(denied)
 
     async def _shown(self, events: AsyncGenerator[Event, None]) -> None:
         shown = Shown(self.out)

@@ -104,6 +104,8 @@ def _advice(checkup: Checkup, repaired: bool) -> list[str]:
         lines.append("something is wrong; files that are no logs are left alone: move them away")
     if checkup.derived:
         lines.append("something is wrong; `stratalog rebuild` makes the list and the index anew")
+    if checkup.purging:
+        lines.append("a purge was cut short, or runs just now; `stratalog purge --resume` finishes it")
     return lines
 
 
@@ -142,4 +144,5 @@ def _value(checkup: Checkup) -> dict[str, Any]:
         "leftovers": [unicode_text(path) for path in checkup.leftovers],
         "foreign": checkup.foreign,
         "derived": checkup.derived,
+        "purging": checkup.purging,
     }

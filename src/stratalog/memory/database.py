@@ -1,0 +1,270 @@
+"""Opening a small SQLite file that threads, processes and forks share, and that is written with care.
+
+A write is one transaction, taken for writing from its start and on the disk when it ends. Within a process
+one connection serves all, one after another; none crosses a fork, and none outlives the file that it was
+opened on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stratalog import osfiles
+from stratalog.errors import (
+    DamagedLog,
+    ForeignFile,
+    LogBusy,
+    LogError,
+    NewerFormat,
+    StorageFailed,
+    StorageFull,
+    StoreBusy,
+)
+
+_NOWHERE: Final = (0, 0)
+
+
+class _Open:
+    """What one process has open."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.database: sqlite3.Connection | None = None
+        self.ino = _NOWHERE
+        self.left: list[sqlite3.Connection] = []  # of a file that is gone: to close one would harm the next
+
+
+class Database:
+    """The file `path`, called `what` in errors, of the application `application`. `migrations` lead from each
+    version to the next, the first from nothing; their statements end with a semicolon and a line break, which
+    stand nowhere else. Who must wait longer than `wait` seconds for another gets `StoreBusy`.
+
+    The file is made, 0600, when it is first written to; reading makes nothing. Its blocks raise `DamagedLog`
+    for a file that cannot be read, `NewerFormat` for one of a later version and `ForeignFile` for another
+    program's, both left untouched, and `StorageFull` and `StorageFailed` for what the system refuses.
+    """
+
+    def __init__(
+        self, path: Path, what: str, application: int, migrations: Sequence[str], *, wait: float = 10.0
+    ) -> None:
+        self.path = path
+        self._what = what
+        self._application = application
+        self._migrations = migrations
+        self._wait = wait
+        self._open: dict[int, _Open] = {}
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that ends with the block; nothing of it is written when the block raises."""
+        with self._connected(make=True) as database:
+            assert database is not None
+            _begin(database, time.monotonic() + self._wait)
+            try:
+                yield database
+                database.execute("COMMIT")
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """One state of the file; None when there is none."""
+        with self._connected() as database:
+            if database is None:
+                yield None
+                return
+            database.execute("BEGIN")
+            try:
+                yield database
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+
+    def rewrite(self) -> None:
+        """Leaves nothing in the files of what was deleted. Raises `StoreBusy` when another reads it so long
+        that its bytes stay."""
+        with self._connected() as database:
+            if database is None:
+                return
+            database.execute("VACUUM")
+            (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
+        if busy:
+            raise StoreBusy(
+                "what was purged is deleted, but its bytes are still in the file, for another reads it",
+                path=str(self.path),
+                hint="purge again once it has ended",
+            )
+
+    def close(self) -> None:
+        """Closes what is open. It may be used again."""
+        here = self._here()
+        with here.mutex:
+            self._look_again(here)
+            if here.database is not None:
+                here.database.close()
+                here.database = None
+
+    def _here(self) -> _Open:
+        """What this process has open. What its parent had is left to the parent, and never closed."""
+        pid = os.getpid()
+        return self._open.get(pid) or self._open.setdefault(pid, _Open())
+
+    @contextmanager
+    def _connected(self, *, make: bool = False) -> Iterator[sqlite3.Connection | None]:
+        here = self._here()
+        if not here.mutex.acquire(timeout=self._wait):
+            raise self._busy()
+        try:
+            with self._typed():
+                self._look_again(here)
+                if here.database is None and (make or self.path.exists()):
+                    here.database, here.ino = self._connect(make)
+                yield here.database
+        finally:
+            here.mutex.release()
+
+    def _look_again(self, here: _Open) -> None:
+        """Lets go of a connection to a file that is not the one at the path any more."""
+        if here.database is not None and here.ino != _inode(self.path):
+            here.left.append(here.database)
+            here.database = None
+
+    def _connect(self, make: bool) -> tuple[sqlite3.Connection | None, tuple[int, int]]:
+        if make:
+            osfiles.make_dir(self.path.parent)
+        # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
+        with osfiles.locked_dir(self.path.parent, self._wait):
+            if make and not self.path.exists():
+                # Only a new file: to close one that is in use would end this process's locks on it.
+                os.close(osfiles.open_new(self.path))
+                osfiles.sync_dir(self.path.parent)
+            ino = _inode(self.path)
+            database = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=rw",  # it makes no file of its own
+                uri=True,
+                isolation_level=None,
+                timeout=self._wait,
+                check_same_thread=False,
+            )
+            ready = False
+            try:
+                ready = self._prepare(database, make)
+            finally:
+                if not ready:
+                    database.close()
+        return (database if ready else None), ino
+
+    def _prepare(self, database: sqlite3.Connection, make: bool) -> bool:
+        """Whether it is a file of ours now; an empty one is not, unless it is to be made."""
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != self._application and (tables or application or version):
+            raise ForeignFile(
+                f"this database is not {self._what}; it was left untouched", path=str(self.path)
+            )
+        known = len(self._migrations)
+        if version > known:
+            raise NewerFormat(
+                f"{self._what} is of format {version} here; this version knows up to {known};"
+                " it was left untouched",
+                path=str(self.path),
+                hint="upgrade stratalog to open it",
+            )
+        if not version and not make:
+            return False
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")  # where a sync may stop at the disk's cache: macOS
+        database.execute("PRAGMA secure_delete = ON")
+        if version < known:
+            self._migrate(database)
+        return True
+
+    def _migrate(self, database: sqlite3.Connection) -> None:
+        """From the version that is there to the present one, all or nothing."""
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            for script in self._migrations[version:]:
+                for statement in script.split(";\n"):
+                    database.execute(statement)
+            database.execute(f"PRAGMA application_id = {self._application}")
+            database.execute(f"PRAGMA user_version = {len(self._migrations)}")
+            database.execute("COMMIT")
+        finally:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Turns what SQLite, the system and the codec raise into errors that say where and what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        except msgspec.MsgspecError as error:
+            raise DamagedLog(
+                f"a row of {self._what} is damaged",
+                path=str(self.path),
+                reason=error,
+                hint="restore a backup",
+            ) from error
+        except LogBusy as error:
+            raise self._busy() from error
+        except OSError as error:
+            raise osfiles.failed(error, f"opening {self._what}", self.path) from error
+
+    def _translated(self, error: sqlite3.Error) -> LogError:
+        code, path = _code(error), str(self.path)
+        if code == sqlite3.SQLITE_FULL:
+            return StorageFull("no space left; nothing was changed", path=path, hint="free some space")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return self._busy()
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return DamagedLog(f"{self._what} is damaged: {error}", path=path, hint="restore a backup")
+        return StorageFailed(
+            f"{self._what} cannot be used: {error}", path=path, hint="check the disk and the permissions"
+        )
+
+    def _busy(self) -> StoreBusy:
+        return StoreBusy(
+            f"another writes to {self._what} for too long; nothing was written",
+            path=str(self.path),
+            hint="try again; if it persists, look for a stopped or hung process",
+        )
+
+
+def _begin(database: sqlite3.Connection, until: float) -> None:
+    """Begins to write. SQLite waits by itself, but not in every case in which it says that it is busy."""
+    while True:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(0.005)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for an error of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return _NOWHERE
+    return (found.st_dev, found.st_ino)
