@@ -30,6 +30,7 @@ from measures import (
     size,
     software,
     startup,
+    vectors,
 )
 from peers import HERE, Peers, PeersUnavailable
 from report import as_json, lines, machine, markdown, table
@@ -49,6 +50,7 @@ MEASURES = (
     record_size,
     schemes,
     startup,
+    vectors,
 )
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}

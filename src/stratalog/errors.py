@@ -7,6 +7,7 @@
     │   ├── InvalidConfig           a configuration file or value
     │   ├── ImportFailed            a transcript that cannot be read
     │   ├── Ambiguous               a name that could be that of several sessions
+    │   ├── WrongDimension          a vector of another length than its space's
     │   └── WorkingMemoryFull       more than an agent's dictionary, or its pinned facts, may have
     ├── NotFound                no such session, entry or turn
     ├── AccessDenied            this caller may not; no store was asked
@@ -83,6 +84,10 @@ class Ambiguous(InvalidInput):
 
 
 class WorkingMemoryFull(InvalidInput):
+    pass
+
+
+class WrongDimension(InvalidInput):
     pass
 
 

@@ -43,6 +43,15 @@ POINTS = (
     "purging.index",
     "purging.files",
     "purging.told",
+    "vectors.written",
+    "vectors.added",
+    "vectors.removed",
+    "vectors.rewritten",
+    "vectors.swapped",
+    "vectors.dropped",
+    "knowledge.read",
+    "knowledge.stored",
+    "knowledge.purged",
 )
 
 _armed: dict[str, tuple[int, Callable[[], None]]] = {}

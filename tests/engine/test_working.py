@@ -443,7 +443,7 @@ def told(data: Path) -> Path:
 def test_the_meta_file_shows_working_memory_after_a_turn(told: Path) -> None:
     """Once a turn has ended, meta.json has the dictionary, the facts, and what was frozen."""
     shown = msgspec.json.decode(told.read_bytes())
-    assert shown["v"] == 2
+    assert shown["v"] == 3
     assert shown["working_memory"] == {"task": "new", "step": 2}
     assert shown["facts"] == ["tea"]
     assert shown["frozen"] == {"working_memory": {"task": "new"}, "facts": ["tea"]}

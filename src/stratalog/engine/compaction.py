@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -221,14 +222,15 @@ def summariser_of(
 
     async def ask(text: str) -> str:
         body = shape.body(Prompt(entries=(User(content=text),), max_output=most))
-        async for event in model.stream(Request(model=name, body=body, timeout=silence)):
-            if isinstance(event, Completed):
-                if event.stop not in ("end", "other"):
-                    raise ModelReplyUnusable(
-                        f"the summary is no whole reply: {_STOPS.get(event.stop, event.stop)}", model=name
-                    )
-                said = [each for each in shape.entries(event.message, "") if isinstance(each, Assistant)]
-                return "\n".join(each.text for each in said)
+        async with aclosing(model.stream(Request(model=name, body=body, timeout=silence))) as events:
+            async for event in events:
+                if isinstance(event, Completed):
+                    if event.stop not in ("end", "other"):
+                        raise ModelReplyUnusable(
+                            f"the summary is no whole reply: {_STOPS.get(event.stop, event.stop)}", model=name
+                        )
+                    said = [each for each in shape.entries(event.message, "") if isinstance(each, Assistant)]
+                    return "\n".join(each.text for each in said)
         raise ModelReplyUnusable("the model's stream ended without a reply", model=name)
 
     return Reaching(ask, reach)

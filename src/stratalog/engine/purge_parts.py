@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from stratalog import osfiles
 from stratalog.engine.core import Stratalog
+from stratalog.engine.knowing import knowledge_of
 from stratalog.engine.purge_plan import BATCH, EVERY, GONE, Plan, marked, pages_of, stem_of, within
 from stratalog.engine.remembering import Records
 from stratalog.errors import LogError
@@ -55,7 +56,7 @@ def parts_of(memory: Stratalog, records: Records, purging: Purging, who: Caller)
     parts += [_List(memory), _Index(memory)]
     if purging.where.whole == "tenant":
         own = [store for lane, store in purging.stores.items() if lane == NATIVE]
-        parts.append(_Files(memory, [records.jobs, *own]))
+        parts += [_Documents(memory), _Files(memory, [records.jobs, *own])]
     return parts
 
 
@@ -252,6 +253,22 @@ class _Index:
 
     def destroy(self, plan: Plan) -> None:
         self._memory.strata.scrub_index()  # the sessions left it as they were deleted
+
+
+class _Documents:
+    """The documents of the tenant, which are nobody's in it."""
+
+    name = "documents"
+
+    def __init__(self, memory: Stratalog) -> None:
+        self._knowledge = knowledge_of(memory)
+
+    def look(self, plan: Plan) -> dict[str, int]:
+        return self._knowledge.counts()
+
+    def destroy(self, plan: Plan) -> None:
+        self._knowledge.purge()
+        self._knowledge.close()
 
 
 class _Files:

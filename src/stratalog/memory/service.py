@@ -678,8 +678,8 @@ class MemoryService:
         own: set[Tombstone],
         counts: dict[str, int],
     ) -> None:
-        """`own` are the bundle's tombstones so far. They bar nothing of it: what it holds beside them was said,
-        or holds again, in spite of them."""
+        """`own` are the bundle's tombstones so far. They bar nothing of it: what it holds beside them was
+        said, or holds again, in spite of them."""
         if not batch:
             return
         now = self._clock()

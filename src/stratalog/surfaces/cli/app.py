@@ -19,6 +19,7 @@ from stratalog.surfaces.cli import (
     demo,
     importing,
     jobs,
+    kb,
     listing,
     metadata,
     purging,
@@ -153,6 +154,12 @@ _jobs.callback(invoke_without_command=True)(jobs.jobs_group)
 for _name, _job in jobs.COMMANDS:
     _jobs.command(_name, cls=_Command)(command(_job))
 app.add_typer(_jobs, name="jobs")
+
+_kb = typer.Typer(cls=_Group)
+_kb.callback(invoke_without_command=True)(kb.kb_group)
+for _name, _kept in kb.COMMANDS:
+    _kb.command(_name, cls=_Command)(command(_kept))
+app.add_typer(_kb, name="kb")
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from stratalog.surfaces.cli.asking import Who
 from stratalog.surfaces.cli.state import State
 
 if TYPE_CHECKING:
+    from stratalog import Stratalog
+    from stratalog.engine.knowing import Describe
     from stratalog.surfaces.cli.choosing import Asked
     from stratalog.surfaces.cli.records import Desk
 
@@ -62,6 +64,13 @@ def work(state: State, *, forever: bool) -> int:
     from stratalog.surfaces.cli import due
 
     return due.run_on(state) if forever else due.run_once(state)
+
+
+def describing(memory: Stratalog, spec: str) -> AbstractContextManager[Describe]:
+    """See `describing.described_by`."""
+    from stratalog.surfaces.cli import describing
+
+    return describing.described_by(memory, spec)
 
 
 def edit_lines() -> None:

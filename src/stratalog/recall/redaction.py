@@ -1,0 +1,148 @@
+"""Secrets out of a text: each becomes `[redacted: aws access key id]`, the same every time.
+
+What finds them is redact-secret (the extra `secrets`), which knows some 150 kinds of credentials, is
+compiled, touches neither network nor disk and gives the same answer every time. Our own patterns stand beside
+it: for what it does not know, and for all that is common where it is not installed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import cache
+from typing import Final, NamedTuple
+
+import regex
+
+try:
+    import redact_secret
+except ImportError:  # the extra is not installed
+    redact_secret = None  # type: ignore[assignment]
+
+DETECTOR: Final = redact_secret is not None  # whether the extra is there
+_MOST: Final = 2**31  # bytes and findings, far beyond what comes here: the detector refuses what is over
+_DONE: Final = r"\[redacted: [a-z0-9 ]{1,60}\]"
+
+
+class Redacted(NamedTuple):
+    """`text` without secrets, and of which kinds there were, in order, one name each time."""
+
+    text: str
+    kinds: tuple[str, ...]
+
+
+class _Secret(NamedTuple):
+    start: int
+    stop: int
+    kind: str
+
+
+# A value that somebody made up for a secret: long enough, of letters of both cases and digits, or with signs.
+_VALUE: Final = (
+    r"(?![^\s\"']{0,120}(?:\.\.\.|[(){}<>\[\]]|\$\{))(?=[^\s\"']{0,120}\d)(?=[^\s\"']{0,120}[A-Za-z])"
+    r"(?=[^\s\"']{0,120}(?:[!@#$%^&*~?]|[a-z][^\s\"']{0,120}[A-Z]|[A-Z][^\s\"']{0,120}[a-z]))"
+    r"(?P<secret>[^\s\"',;，。；、]{8,120})"
+)
+_NAMES: Final = (
+    r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key"
+    r"|private[_-]?key|credentials?)"
+)
+# The kind, and the pattern whose group `secret` is one; the whole match where there is no such group.
+_PATTERNS: Final = (
+    (
+        "private key",
+        r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----).){0,20000}"
+        r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
+    ),
+    ("aws access key id", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+    ("github token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{40,255})\b"),
+    ("gitlab token", r"\bgl(?:pat|dt|rt|ptt|cbt)-[\w-]{20,100}"),
+    ("slack token", r"\bxox[abeprs]-[\w-]{20,250}"),
+    ("slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[\w/-]{20,200}"),
+    ("stripe key", r"\b(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,250}\b"),
+    (
+        "api key",
+        r"\bsk-(?:ant|proj|svcacct|admin|or|lf)-[\w-]{20,300}|\bsk-[A-Za-z0-9]{32,64}\b"
+        r"|\b(?:gsk|pplx|hf|npm|tvly|r8)[_-][A-Za-z0-9]{30,80}\b|\bxai-[A-Za-z0-9]{60,100}\b",
+    ),
+    ("google api key", r"\bAIza[\w-]{35}"),
+    ("google oauth token", r"\bGOCSPX-[\w-]{28}|\bya29\.[\w-]{40,500}"),
+    ("pypi token", r"\bpypi-AgE[\w-]{50,500}"),
+    ("sendgrid key", r"\bSG\.[\w-]{22}\.[\w-]{43}"),
+    ("digitalocean token", r"\bdo[opr]_v1_[0-9a-f]{64}\b"),
+    ("shopify token", r"\bshp(?:at|ca|pa|ss)_[0-9a-f]{32}\b"),
+    ("vault token", r"\bhv[sbr]\.[\w-]{24,300}"),
+    ("aliyun access key id", r"\bLTAI(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{16,24}\b"),
+    ("tencent secret id", r"\bAKID[A-Za-z0-9]{32}\b"),
+    ("telegram bot token", r"\b\d{8,10}:AA[\w-]{33}"),
+    ("discord bot token", r"\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}"),
+    ("jwt", r"\beyJ[\w-]{15,2000}\.eyJ[\w-]{15,4000}\.[\w-]{20,1000}"),
+    ("azure storage key", r"(?i)\bAccountKey=(?P<secret>[A-Za-z0-9+/]{80,90}={0,2})"),
+    ("bearer token", r"(?i)\bbearer\s{1,3}(?=[\w.~+/-]{0,200}\d)(?P<secret>[\w.~+/-]{24,2000}=*)"),
+    (
+        "password in a url",
+        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>\[\]]{1,80}:(?P<secret>[^\s/@\"'<>\[\]${}]{3,120})@",
+    ),
+    (
+        "password",
+        rf"(?i:{_NAMES}[\w-]{{0,20}}[\"']?\s{{0,3}}(?:=>|:=|=|:|：|\bis\b)\s{{0,3}}[\"']?)" + _VALUE,
+    ),
+    (
+        "password",
+        r"(?:密码|密碼|口令|密钥|密鑰|令牌)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3}[\"']?" + _VALUE,
+    ),
+)
+
+
+def redacted(text: str) -> Redacted:
+    """The text, which has no lone surrogates, with a name in the place of each secret; the same the second
+    time."""
+    done = [each.span() for each in regex.finditer(_DONE, text)]
+    found = [each for each in _merged([*_detected(text), *_matched(text)]) if not _overlaps(each, done)]
+    parts: list[str] = []
+    at = 0
+    for start, stop, kind in found:
+        parts += [text[at:start], f"[redacted: {kind}]"]
+        at = stop
+    return Redacted("".join([*parts, text[at:]]), tuple(each.kind for each in found))
+
+
+def _detected(text: str) -> list[_Secret]:
+    if redact_secret is None:
+        return []
+    limits = redact_secret.WholeInputLimits(max_input_bytes=_MOST, max_findings=_MOST)
+    return [
+        _Secret(each.start, each.end, each.type.removeprefix("contextual_").replace("_", " "))
+        for each in redact_secret.scan(text, limits=limits)
+    ]
+
+
+@cache
+def _compiled() -> tuple[tuple[str, regex.Pattern[str]], ...]:
+    """The patterns, made when they are first used: it takes longer than to import the rest."""
+    return tuple((kind, regex.compile(pattern)) for kind, pattern in _PATTERNS)
+
+
+def _matched(text: str) -> list[_Secret]:
+    found = []
+    for kind, pattern in _compiled():
+        group: str | int = "secret" if "secret" in pattern.groupindex else 0
+        found += [_Secret(match.start(group), match.end(group), kind) for match in pattern.finditer(text)]
+    return found
+
+
+def _merged(found: list[_Secret]) -> list[_Secret]:
+    """In order, without overlaps: of those that overlap all is taken, under the name of the first."""
+    merged: list[_Secret] = []
+    for each in sorted(found, key=lambda each: each.start):
+        if merged and each.start < merged[-1].stop:
+            last = merged[-1]
+            merged[-1] = last._replace(stop=max(last.stop, each.stop))
+        else:
+            merged.append(each)
+    return merged
+
+
+def _overlaps(found: _Secret, spans: list[tuple[int, int]]) -> bool:
+    """Whether it has characters of one of the spans, which are in order and apart."""
+    last = bisect_left(spans, (found.stop, 0)) - 1
+    return last >= 0 and spans[last][1] > found.start
