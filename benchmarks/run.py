@@ -27,6 +27,7 @@ from measures import (
     record_size,
     records,
     schemes,
+    search,
     size,
     software,
     startup,
@@ -51,6 +52,7 @@ MEASURES = (
     schemes,
     startup,
     vectors,
+    search,
 )
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}

@@ -51,6 +51,7 @@ APART = ("surfaces",)
 # Files that may import inside a function, and why: each keeps one optional or slow package from the rest.
 ADAPTERS: dict[str, str] = {
     "src/stratalog/engine/background.py": "APScheduler, imported when work in the background is begun",
+    "src/stratalog/engine/meaning.py": "numpy and the packages of embedders, imported when they are wanted",
     "src/stratalog/memory/mem0.py": "mem0 with its vector store, imported when it is opened",
     "src/stratalog/models/anthropic.py": "the official SDK, imported when a model is made",
     "src/stratalog/models/embeddings.py": "the official SDK, imported when an embedder is made",

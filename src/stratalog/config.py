@@ -18,7 +18,7 @@ from stratalog.errors import InvalidConfig
 FILE = "stratalog.toml"
 AGENT_FILE = "agent.toml"
 _HINT = "docs/configuration.md lists every setting"
-_FOR_ALL = ("store", "sync", "blob_threshold", "evaluation_tenants", "background")
+_FOR_ALL = ("store", "sync", "blob_threshold", "evaluation_tenants", "background", "recall")
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     memory: int | None = 4_000
     summary: int | None = None
     recent: int | None = None
-    recalled: int | None = 2_000
+    recalled: int | None = 4_000
     message: int | None = None
     tool_result: int = 8_000
 
@@ -104,11 +104,30 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     zone: str = "UTC"
 
 
+class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What finds by meaning, beside words. `embedder` makes the vectors: "" for none, `local`, or
+    `openai:MODEL`, at `base_url` with the key in the variable `api_key_env`. `dimensions` are those of its
+    vectors, None to ask it; `reach` is how far what it is sent goes, where `base_url` looks otherwise."""
+
+    embedder: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    dimensions: int | None = None
+    reach: Literal["", "machine", "premises", "world"] = ""
+
+
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What recall may put before a message: at most so many texts, and so many tokens of all of it."""
+
+    most: int = 12
+    tokens: int = 2_000
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Durations are seconds, sizes bytes, budgets tokens.
 
-    `store`, `sync` and `blob_threshold`, which are the log's, and `background` are read from `stratalog.toml`
-    alone.
+    `store`, `sync` and `blob_threshold`, which are the log's, `background` and `recall` are read from
+    `stratalog.toml` alone.
     `lock_deadline` is how long a turn may hold its session; `idle_ttl` how long an unused session stays in
     memory; `restart_window` how long a restart of a busy session may be confirmed; `title_length` in
     characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
@@ -147,6 +166,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     continuing: ContinueSettings = ContinueSettings()
     memory: MemorySettings = MemorySettings()
     background: BackgroundSettings = BackgroundSettings()
+    recall: RecallSettings = RecallSettings()
+    gate: GateSettings = GateSettings()
 
 
 _TRIGGERS = {"default": 0.8, "fixed-80k": 1.0}
@@ -223,6 +244,12 @@ def _contradiction(settings: Settings) -> str:
     """What settings that are right one by one have against one another; "" for nothing."""
     if settings.reach and not settings.base_url:
         return "`reach` is said of the server at `base_url`, which is not set"
+    finding = settings.recall
+    kind, _, name = finding.embedder.partition(":")
+    if finding.embedder not in ("", "local") and (kind, bool(name.strip())) != ("openai", True):
+        return f'`recall.embedder` is "", "local" or "openai:MODEL", and not {finding.embedder!a}'
+    if finding.reach and not finding.base_url:
+        return "`recall.reach` is said of the server at `recall.base_url`, which is not set"
     own = settings.compaction
     trigger = own.trigger if own.trigger is not None else _TRIGGERS[own.preset]
     target = own.target if own.target is not None else _TARGET

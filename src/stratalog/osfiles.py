@@ -11,7 +11,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -90,8 +90,16 @@ def temporary(path: Path) -> Path:
     return path.with_name(f"{path.name}{TEMPORARY}{new_ulid()[-8:].lower()}")
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = True, point: str = "") -> None:
-    """Puts `data` where `path` is, all of it or nothing. `point` names the crash points. Raises `OSError`.
+def replace_file(
+    path: Path,
+    data: bytes,
+    *,
+    durable: bool = True,
+    point: str = "",
+    still: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Puts `data` where `path` is, all of it or nothing, unless just before it is not `still` to be done;
+    whether it was. `point` names the crash points. Raises `OSError`.
 
     What is not `durable` can be made anew: it is not synced, and is missing for a moment.
     """
@@ -105,6 +113,9 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, point: str = 
         finally:
             os.close(fd)
         reach(f"{point}.written")
+        if not still():
+            remove(scratch)
+            return False
         if not durable:
             # A rename over a file makes some filesystems flush the new one; onto a free name it does not.
             remove(path)
@@ -115,6 +126,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, point: str = 
         raise
     if durable:
         sync_dir(path.parent)
+    return True
 
 
 def remove(path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context.histories import chat_is_strict, histories
-from stratalog.context.budget import NOTICE, RECALLED, Context, Limits, fit
+from stratalog.context.budget import NOTICE, Context, Limits, fit
 from stratalog.context.shapes.contract import Tool
 from stratalog.context.shapes.openai_chat import OpenAIChatShape
 from stratalog.context.view import View, view
@@ -195,22 +195,22 @@ def test_a_section_that_may_not_be_shortened_is_an_error_over_its_own_limit(sect
 
 
 def test_every_section_has_its_own_limit() -> None:
-    """Memory and summary are cut at the ends of lines, recalled texts are taken while they fit, turns from
-    the end."""
+    """Memory and summary are cut at the ends of lines, recalled texts are taken as they are while they fit,
+    turns from the end."""
     whole = seen(
         Compaction(summary="one\ntwo\nthree"),
         *(entry for number in range(9) for entry in (User(content=f"{number}"), Assistant(content="r"))),
     )
     memory = ["first line\nsecond line", "other"]
     recalled = ["worthiest", "second", "third"]
-    asked = Limits(hard=1_000, memory=22, summary=17, recalled=85, recent=60)
+    asked = Limits(hard=1_000, memory=22, summary=17, recalled=29, recent=60)
     context = fit(whole, asked, LENGTH, memory=memory, recalled=recalled)
     assert [block.content for block in context.memory] == ["first line"]
     assert context.summary is not None
     assert context.summary.summary == "one"
     extra = context.turns[-1].entries[0]
     assert isinstance(extra, User)
-    assert extra.content == f"{RECALLED}\n- worthiest\n- second"
+    assert extra.content == "worthiest\n\nsecond"
     texts = [entry.text for entry in context.entries if isinstance(entry, User) and entry is not extra]
     assert texts == ["6", "7", "8"]
     everything = fit(whole, Limits(hard=1_000), LENGTH, memory=memory, recalled=recalled)
@@ -231,7 +231,7 @@ def test_a_small_limit_for_turns_leaves_out_turns_and_nothing_else() -> None:
     asked = Limits(hard=2_000, recent=70, keep_turns=3, memory=20, recalled=80)
     context = fit(whole, asked, LENGTH, memory=["one\ntwo\nthree four five"], recalled=["a", "b" * 90])
     assert not context.degraded
-    assert [entry.text[0] for entry in context.entries if isinstance(entry, User)] == ["[", "4"]
+    assert [entry.text[0] for entry in context.entries if isinstance(entry, User)] == ["a", "4"]
     told = {section.name: section for section in context.sections}
     assert told["recent turns"].tokens <= 70
     assert told["recalled"].left_out > 90

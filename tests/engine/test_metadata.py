@@ -13,6 +13,7 @@ from stratalog.engine.compaction import compact_now, preset
 from stratalog.engine.continuing import Inherit, continue_from
 from stratalog.engine.core import Stratalog
 from stratalog.engine.session import Session
+from stratalog.errors import InvalidInput
 from stratalog.interop.export import to_jsonl
 from stratalog.interop.ingest import import_files
 from stratalog.keys import session_paths
@@ -142,3 +143,20 @@ def test_residency_goes_with_an_export(tmp_path: Path) -> None:
             assert made.meta.metadata == {"residency": "local_only", "run": "r2"}
         kinds = [each.kind for each in made.entries() if isinstance(each, Note)]
         assert kinds.count("metadata") == 2
+
+
+def test_whose_a_session_is_can_be_said_in_one_way(tmp_path: Path) -> None:
+    """One user may be given as text; what is no id of a user, a run or an environment is refused."""
+    with Stratalog(tmp_path) as memory:
+        chat = memory.session("a:cli:me")
+        assert chat.set_metadata(users="ana").metadata["users"] == ["ana"]
+        for wrong in (
+            {"users": 7},
+            {"users": ["a", 7]},
+            {"users": ["a/b"]},
+            {"environment": "x/y"},
+            {"run": ".."},
+        ):
+            with pytest.raises(InvalidInput):
+                chat.set_metadata(**wrong)
+        assert chat.meta.metadata == {"users": ["ana"]}

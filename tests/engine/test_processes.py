@@ -455,7 +455,7 @@ hear()
         with child(script, data) as other:
             assert other.hear() == "written"
             assert list(data.rglob("*.zst"))
-            (found,) = memory.search("harbour", roles=("user",), neighbours=1)
+            found, *_ = memory.search("harbour", roles=("user",), neighbours=1)
             assert found.hit.snippet == "the harbour ferry"
             assert [entry.seq for entry in found.after] == [2]
             assert [meta.messages for meta in memory.sessions().sessions] == [4]

@@ -47,6 +47,11 @@ def forget(records: Records, record: Record) -> None:
     records.service.forget(records.caller(user=record.scope.id), id=record.id)
 
 
+def end(records: Records, record: Record) -> None:
+    """Closes it with what is on no page."""
+    say(records, record.key, f"not {record.text}", layer=Layer.SHORT, replaces=True)
+
+
 def page(records: Records, scope: Scope = ANA, environment: str = "production") -> str:
     """The file's text; "" where there is none."""
     return render(page_files(records.data, records.tenant, PageOf(scope, environment)).read())
@@ -104,7 +109,7 @@ def test_a_pass_that_would_remove_too_much_leaves_the_page(records: Records) -> 
     upto = pass_over(records)
     before = page(records)
     for each in made[:3]:
-        forget(records, each)
+        end(records, each)
     done = refresh(records.store, records.data, records.tenant, after=upto)
     assert [each.refused for each in done.pages] == ["it would remove 3 of 4 lines; 30% may go"]
     assert page(records) == before
@@ -116,6 +121,22 @@ def test_a_pass_that_would_remove_too_much_leaves_the_page(records: Records) -> 
     files = page_files(records.data, records.tenant, PageOf(ANA))
     assert "Fact 3" in render(files.undo())
     assert "Fact 9" not in page(records)
+
+
+def test_what_is_forgotten_leaves_the_page_however_much_it_is(records: Records) -> None:
+    """It is no loss that a limit is for, also where nothing is left; the kept versions lose it too."""
+    made = [say(records, f"k{number}", f"Fact {number} of Ana") for number in range(3)]
+    upto = pass_over(records)
+    for each in made[:2]:
+        forget(records, each)
+    upto = pass_over(records, upto)
+    assert "Fact 2" in page(records)
+    assert "Fact 0" not in page(records)
+    forget(records, made[2])
+    pass_over(records, upto)
+    assert "Fact 2" not in page(records)
+    files = page_files(records.data, records.tenant, PageOf(ANA))
+    assert not any("Fact 0" in text or "Fact 2" in text for _, text in files.snapshots())
 
 
 def test_environments_have_pages_apart(records: Records) -> None:

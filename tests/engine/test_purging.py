@@ -30,6 +30,7 @@ from engine.estates import (
     seen,
 )
 from stratalog import points
+from stratalog.engine.core import Stratalog
 from stratalog.engine.profiling import PageOf, page_files, refresh
 from stratalog.engine.purge_parts import LOCK
 from stratalog.engine.purging import (
@@ -206,7 +207,7 @@ def test_the_receipt_says_what_there_was(tmp_path: Path) -> None:
     build(tmp_path)
     receipt = purged(tmp_path, Selector("user", "ana"))
     counts = before(receipt)
-    assert list(counts) == ["logs", "jobs", "profiles", "records", "list", "index"]
+    assert list(counts) == ["logs", "jobs", "profiles", "records", "quarantine", "list", "index", "vectors"]
     assert counts["logs"]["sessions"] == 2
     assert counts["logs"]["entries"] > 10
     assert counts["logs"]["files"] > 6  # logs, metas, archives, payloads
@@ -647,3 +648,50 @@ def test_purges_in_any_order_leave_what_is_another_scopes(order: list[str], tmp_
             assert now[name] == value
         elif what == "record" and not {each.session for each in value[0].sources} <= keys:
             check_record(now[name], value, keys)
+
+
+def test_what_an_agent_wrote_goes_with_the_session_it_wrote_it_in(tmp_path: Path) -> None:
+    """Into its own scope too: nothing of it is left without the session."""
+    with Stratalog(tmp_path) as memory, Records(memory) as records:
+        memory.session("bot:cli:a").append(User(content="hello"))
+        who = records.caller(user="ana", agent="bot")
+        source = Source("local/bot:cli:a", "E1")
+        draft = Draft(
+            layer=Layer.LONG,
+            scope=Scope("agent", "bot"),
+            key="k",
+            text="the word zebrafinch",
+            origin="agent",
+            sources=(source,),
+        )
+        records.service.remember(who, draft)
+    receipt = purged(tmp_path, Selector("session", "local/bot:cli:a"))
+    assert left(receipt) == 0
+    assert not any(b"zebrafinch" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_records_of_a_deleted_session_go_with_its_user(tmp_path: Path) -> None:
+    """Whose it was nobody can say any more, so they go with any user's."""
+    with Stratalog(tmp_path) as memory, Records(memory) as records:
+        for chat in ("gone", "there"):
+            session = memory.session(f"bot:cli:{chat}")
+            session.append(User(content="hello"))
+            session.set_metadata(users=["ana" if chat == "gone" else "ben"])
+            who = records.caller(session=f"bot:cli:{chat}")
+            scope = Scope("session", who.session)
+            records.service.remember(who, Draft(layer=Layer.MID, scope=scope, key="k", text=f"the {chat}"))
+        memory.session("bot:cli:gone").delete()
+    purged(tmp_path, Selector("user", "ana"))
+    with Stratalog(tmp_path) as memory, Records(memory) as records:
+        everyone = records.service.list(records.caller(roles=(ADMIN,)), everyone=True).records
+        assert [each.text for each in everyone] == ["the there"]
+
+
+def test_a_lane_that_is_not_open_is_told(tmp_path: Path) -> None:
+    """What a session has there stays, and the receipt says so."""
+    with Stratalog(tmp_path) as memory:
+        session = memory.session("bot:cli:a")
+        session.append(User(content="hello"))
+        session.set_metadata(memory_plugin="elsewhere")
+    receipt = purged(tmp_path, Selector("session", "local/bot:cli:a"))
+    assert "elsewhere is not open: what is there stays" in receipt.unsupported

@@ -13,6 +13,7 @@ from stratalog.config import BackgroundSettings, IdleSettings, MemorySettings, S
 from stratalog.engine.agent_memory import DRAW, AgentMemory, memory_of
 from stratalog.engine.core import Stratalog
 from stratalog.engine.minding import beginning_notes, due
+from stratalog.engine.notes import ASKER
 from stratalog.engine.profiling import PageOf, page_files
 from stratalog.engine.remembering import Records
 from stratalog.engine.session import Session
@@ -53,7 +54,7 @@ def know(memory: Stratalog, key: str, text: str, layer: Layer = Layer.LONG, **wh
 
 def cut_short(session: Session, mind: AgentMemory, said: str = "I live in Lisbon.") -> str:
     """A turn that was answered, and whose process died before it was remembered."""
-    with session.turn(said) as turn:
+    with session.turn(said, meta={ASKER: "ana"}) as turn:
         for note in beginning_notes(session, mind, turn.message.seq):
             turn.append(note)
         turn.reply("Nice.")
@@ -98,7 +99,8 @@ def test_profiles_go_on_where_the_last_pass_was(data: Path) -> None:
         assert (first.result["watermark"], first.result["pages"][0]["added"]) == (4, 4)
         with Records(memory) as records:
             for number in range(3):
-                records.service.forget(records.caller(user="ana"), scope=ANA, key=f"k{number}")
+                ends = Draft(layer=Layer.SHORT, scope=ANA, key=f"k{number}", text="no", replaces=True)
+                records.service.remember(records.caller(user="ana"), ends)
         second = run_due(memory)
         assert second["profiles"].result["pages"][0]["refused"].startswith("it would remove 3 of 4 lines")
         with Records(memory) as records:

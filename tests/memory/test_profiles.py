@@ -496,3 +496,25 @@ def test_killed_anywhere(nth: int, act: str, files: ProfileFiles) -> None:
     else:
         assert len(visible(files.undo())) == (4 if replaced else 3)
         assert len(visible(files.undo())) == (3 if replaced else 4)
+
+
+def test_an_edit_while_the_new_page_is_written_is_seen(files: ProfileFiles, monkeypatch: Any) -> None:
+    """Also one that is saved after the pass looked and before it replaces the file."""
+    files.refresh(adding(*facts(2)), watermark=1)
+    sync, edits = osfiles.sync, iter(["mine\n"])
+
+    def edited(fd: int) -> None:
+        sync(fd)
+        for words in edits:
+            files.path.write_text(files.path.read_text() + words)
+
+    monkeypatch.setattr(osfiles, "sync", edited)
+    files.refresh(adding(*facts(3)), watermark=2)
+    assert "mine" in files.path.read_text()
+    assert "Fact 2." in files.path.read_text()
+
+
+def test_what_is_closed_nowhere_is_looked_for_once() -> None:
+    """So that a page of many beginnings is read in time that grows with its length alone."""
+    text = "<!-- a\n```\n~~~~ b\n" * 20_000
+    assert render(parse(text)) == text

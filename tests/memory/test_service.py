@@ -17,6 +17,7 @@ from stratalog.errors import (
     LaneDenied,
     NotFound,
     StorageFailed,
+    StorageFull,
 )
 from stratalog.ids import derived_ulid, new_ulid, ulid_ts
 from stratalog.memory.audit import AuditLine, MemoryAudit, mark_of
@@ -30,6 +31,7 @@ from stratalog.memory.contract import (
     Scope,
     Source,
     When,
+    Where,
 )
 from stratalog.memory.inmemory import InMemoryRecords
 from stratalog.memory.lanes import Lanes
@@ -750,3 +752,19 @@ def test_stores_may_be_opened_once() -> None:
     service.remember(ANA, draft())
     assert service.list(ANA).records[0].payload == "Lisbon"
     assert opened == ["acme"]
+
+
+def test_what_was_done_is_not_said_not_to_be() -> None:
+    """Where only the audit's line cannot be written, the error says that the call is done."""
+
+    class Full(MemoryAudit):
+        def write(self, tenant: str, line: AuditLine) -> None:
+            raise StorageFull("no space left while writing the audit; nothing was changed")
+
+    store = InMemoryRecords(terms=terms)
+    lanes = Lanes({"native": InMemoryRecords.capabilities})
+    service = MemoryService(lambda tenant, lane: store, Full(), lanes)
+    me = caller("acme", user="ana")
+    with pytest.raises(StorageFailed, match="`remember`\\) is done"):
+        service.remember(me, Draft(layer=Layer.LONG, scope=Scope("user", "ana"), key="k", text="v"))
+    assert len(store.find(Where(environment="production", scopes=(), whole="tenant")).records) == 1

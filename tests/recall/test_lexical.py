@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,10 +30,11 @@ from stratalog.errors import (
     StratalogError,
 )
 from stratalog.keys import SessionKey, session_key
-from stratalog.recall import lexical
-from stratalog.recall.contract import Hit
-from stratalog.recall.documents import Document, date_terms, passages, rows, words_of
+from stratalog.recall import lexical, lexical_tables
+from stratalog.recall.contract import DocKey, Hit
+from stratalog.recall.documents import Document, date_terms, numbered, passages, talk_of, words_of
 from stratalog.recall.lexical import LexicalIndex
+from stratalog.recall.scopes import named, scope_terms
 from stratalog.recall.terms import query_terms, terms
 from stratalog.types import (
     AnyEntry,
@@ -62,22 +65,41 @@ def index(tmp_path: Path) -> Iterator[LexicalIndex]:
 
 
 def check(index: LexicalIndex) -> None:
-    """The full-text index is sound, and holds the terms of the stored documents and no others."""
+    """The full-text index is sound, it holds the terms of the stored documents and no others, and what is
+    counted of them is right."""
     db = index._db
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.execute("INSERT INTO lex (lex) VALUES ('integrity-check')")
     db.execute("CREATE VIRTUAL TABLE temp.held USING fts5vocab (main, lex, instance)")
-    held = sorted(db.execute("SELECT doc, col, term, offset FROM temp.held"))
+    held = sorted(db.execute("SELECT DISTINCT doc, term FROM temp.held"))
     db.execute("DROP TABLE temp.held")
-    wanted = []
+    wanted, said, dated, sizes = set(), Counter[str](), Counter[str](), []
     for key in index.sessions():
-        sid = lexical._session_id(db, key)
-        stored = db.execute(f"SELECT {lexical._DOC} FROM docs WHERE session = ? ORDER BY id", (sid,))
-        made = rows([Document(*row) for row in stored])
-        for place, *columns in lexical._scoped(made, lexical._scope(sid or 0, key)):
-            for name, text in zip(("body", "window", "date", "scope"), columns, strict=True):
-                wanted += [(place, name, term, at) for at, term in enumerate(str(text).split())]
+        sid = lexical_tables.session_id(db, key) or 0
+        stored = stored_of(index, key)
+        assert index.rows_of(key) == len(stored)
+        assert len(index.document_keys(key)) == len(stored)
+        for document in stored:
+            words = document.terms.split()
+            scope = scope_terms(sid, key, document.role, document.ts)
+            wanted |= {(document.id, term) for term in [*words, *date_terms(document.ts), *scope]}
+            said.update({*words, *scope, *(f"=n{word}" for word in document.speaker.split())})
+            dated.update(date_terms(document.ts))
+            if document.role in ("user", "assistant") and not document.injected:
+                sizes.append(document.size)
     assert held == sorted(wanted)
+    counted = {term: (a, b) for term, a, b in db.execute("SELECT term, said, dated FROM words")}
+    assert counted == {term: (said[term], dated[term]) for term in {*said, *dated}}
+    documents = sum(index.rows_of(key) for key in index.sessions())
+    assert tuple(lexical_tables.totals(db)) == (documents, len(sizes), sum(sizes))
+
+
+def stored_of(index: LexicalIndex, key: SessionKey) -> list[Document]:
+    sid = lexical_tables.session_id(index._db, key)
+    found = index._db.execute(
+        f"SELECT {lexical_tables.DOC} FROM docs WHERE session = ? ORDER BY seq, start", (sid,)
+    )
+    return [Document(*row) for row in found]
 
 
 @contextmanager
@@ -115,8 +137,8 @@ def test_hit_says_where_and_why(index: LexicalIndex) -> None:
     assert hit.snippet == "The cat sat on the mat"
     assert (hit.start, hit.stop) == (0, len("The cat\n sat   on the mat"))
     assert hit.terms == ("cat", "may", "2023")
-    assert hit.score > 0
-    assert set(hit.parts) == {"body", "date"}
+    assert set(hit.parts) == {"words", "session", "length"}
+    assert hit.score == pytest.approx(sum(hit.parts.values()))
     assert all(part > 0 for part in hit.parts.values())
 
 
@@ -192,11 +214,38 @@ def test_words_of_tool_arguments() -> None:
 
 
 def test_neighbours_lend_their_words(index: LexicalIndex) -> None:
-    """An answer is found by its question's words, below the question; what is further away is not."""
-    add(index, talk("where is the espresso machine", "in the kitchen", "thanks"))
-    assert seqs(index.search("espresso")) == [1, 2]
-    assert index.search("espresso")[1].parts.keys() == {"window"}
-    assert index.search("espresso")[1].terms == ("espresso",)
+    """An answer is found by its question's words, below the question, and the more the nearer it stands;
+    what is three away is not."""
+    add(index, talk("the espresso machine is where", "kitchen", "thanks", "bye"))
+    hits = index.search("espresso")
+    assert seqs(hits) == [1, 2, 3]
+    assert hits[0].parts["words"] > hits[1].parts["words"] > hits[2].parts["words"] > 0
+    assert hits[2].terms == ("espresso",)
+
+
+def test_answer_follows_its_question(index: LexicalIndex) -> None:
+    """What follows a question is found before what it follows, if the two say as much."""
+    add(index, talk("where is the espresso machine?", "it is in the kitchen, near the window", "thanks"))
+    hits = index.search("espresso machine")
+    assert seqs(hits)[:2] == [1, 2]
+    assert "answer" in hits[1].parts
+    assert hits[0].parts["asks"] < 0
+
+
+def test_speaker_is_found_by_name(index: LexicalIndex) -> None:
+    """A name in the question means who said it; that it is a word too, where there is no other."""
+    said: list[AnyEntry] = [
+        User(seq=1, id="a", ts=NOON, content="I went sailing", meta={"name": "Ana Costa"}),
+        User(seq=2, id="b", ts=NOON + DAY, content="I went sailing", meta={"speaker": "Bob"}),
+        User(seq=3, id="c", ts=NOON + 2 * DAY, content="Ana called", meta={"name": 7}),
+    ]
+    add(index, said)
+    assert seqs(index.search("did Ana go sailing"))[:2] == [1, 2]
+    assert seqs(index.search("did Bob go sailing"))[:2] == [2, 1]
+    assert "speaker" in index.search("did Ana go sailing")[0].parts
+    assert seqs(index.search("Ana")) == [3]
+    index.remove(KEY)
+    assert index._db.execute("SELECT count(*) FROM words").fetchone() == (0,)
 
 
 def test_neighbours_are_near_in_time(index: LexicalIndex) -> None:
@@ -205,12 +254,54 @@ def test_neighbours_are_near_in_time(index: LexicalIndex) -> None:
     assert seqs(index.search("espresso")) == [1]
 
 
+def test_neighbours_are_of_one_session(index: LexicalIndex) -> None:
+    """However sessions are mixed in time, neighbours are those of the same one."""
+    other = session_key("helper", "web", "2")
+    for entry, apart in zip(talk("espresso", "one", "two"), talk("far", "away", "off"), strict=True):
+        add(index, [entry])
+        add(index, [apart], other)
+    assert {(hit.session, hit.seq) for hit in index.search("espresso")} == {(KEY, 1), (KEY, 2), (KEY, 3)}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=12), st.integers(0, 12))
+def test_numbers_follow_in_a_talk(said: list[tuple[bool, int]], cut: int) -> None:
+    """Documents have distinct numbers; those of a talk follow one another, and each thing injected is alone.
+    In two steps they are the same but for the numbers of talks."""
+    new, ts = [], NOON
+    for seq, (injected, hours) in enumerate(said, 1):
+        ts += hours * 3_600_000
+        new.append(
+            Document(0, seq, ts, "user", injected, f"e{seq}", "", 0, 1, "", "", False, 1, "a")
+        )  # fmt: skip
+    made = numbered(new, None, 0)
+    assert made == sorted(made)
+    assert len({document.id for document in made}) == len(new)
+    plain = sorted((d for d in made if not d.injected), key=lambda d: d.seq)
+    for one, other in pairwise(plain):
+        assert (other.id == one.id + 1) == (other.ts - one.ts <= 6 * 3_600_000)
+    for document in made:
+        assert not document.injected or [d.id for d in made if d.talk == document.talk] == [document.id]
+    first = numbered(new[:cut], None, 0)
+    last = max((d for d in first if not d.injected), key=lambda d: d.seq, default=None)
+    both = first + numbered(new[cut:], last, max((d.id for d in first), default=0))
+    assert sorted(both) == made
+
+
+def test_a_full_talk_goes_on_in_another() -> None:
+    """A talk has a million places; what comes after is of another talk."""
+    last = Document((7 << 20) + (1 << 20) - 1, 1, NOON, "user", False, "a", "", 0, 1, "", "", False, 1, "a")
+    (made,) = numbered([last._replace(id=0, seq=2)], last, last.id + (5 << 20))
+    assert talk_of(last.id) == 7
+    assert talk_of(made.id) == 13
+
+
 def test_neighbour_arrives_later(index: LexicalIndex) -> None:
     """The last message of one call gets its neighbour from the next call."""
     first, second, third = talk("in the kitchen", "where was the espresso machine", "bye")
     for entry in (first, second, third):
         add(index, [entry])
-    assert seqs(index.search("espresso")) == [2, 1, 3] or seqs(index.search("espresso")) == [2, 3, 1]
+    assert sorted(seqs(index.search("espresso"))) == [1, 2, 3]
+    assert seqs(index.search("espresso"))[0] == 2
 
 
 def test_day_is_found(index: LexicalIndex) -> None:
@@ -358,6 +449,130 @@ def test_filters_of_role_and_time(index: LexicalIndex) -> None:
     assert len(index.search("zebra", after_ts=-(10**30), before_ts=10**30)) == 4
 
 
+def test_filters_come_before_the_candidates(index: LexicalIndex) -> None:
+    """However many others have the words, what the filter leaves is found, in each of its kinds."""
+    flood = session_key("other", "mail", "1")
+    index.add(flood, talk(*["zebra crossing"] * 6000, ts=NOON), upto_seq=6000, generation=1)
+    far = NOON + 400 * DAY
+    one: list[AnyEntry] = [ToolResult(seq=1, id="a", ts=far, call_id="x", content="a zebra on page 3")]
+    add(index, one)
+    for narrowed in (
+        index.search("zebra", agent="helper"),
+        index.search("zebra", channel="web"),
+        index.search("zebra", session=KEY),
+        index.search("zebra", sessions=[KEY]),
+        index.search("zebra", roles=["tool_result"]),
+        index.search("zebra", after_ts=far),
+        index.search("zebra", after_ts=far - 40 * DAY, before_ts=far + 1),
+        index.search("zebra crossing page", agent="helper", roles=["tool_result"], before_ts=far + 1),
+    ):
+        assert [(hit.session, hit.seq) for hit in narrowed] == [(KEY, 1)]
+    assert index.search("zebra", session=KEY, sessions=[flood]) == []
+    assert index.search("zebra", sessions=[]) == []
+    assert index.search("zebra", agent="helper", before_ts=far) == []
+
+
+def test_answer_of_another_role_is_found(index: LexicalIndex) -> None:
+    """With a filter of roles, an answer is found by the question that it leaves out."""
+    add(index, talk("where is the espresso machine?", "in the kitchen"))
+    assert seqs(index.search("espresso", roles=["assistant"])) == [2]
+
+
+def test_per_session(index: LexicalIndex) -> None:
+    """At most so many entries of each session, when that is asked."""
+    other = session_key("helper", "web", "2")
+    add(index, talk(*["zebra"] * 5))
+    add(index, talk(*["zebra"] * 5), other)
+    hits = index.search("zebra", limit=8, per_session=2)
+    assert Counter(hit.session for hit in hits) == {KEY: 2, other: 2}
+
+
+def test_tools_do_not_drown_talk(index: LexicalIndex) -> None:
+    """What a person said once is found before the output of tools that says it a hundred times, of whatever
+    length; a word that only the output has is found in it."""
+    listing = "\n".join(f"src/espresso_{n}.py: espresso machine" for n in range(300)) + " needle"
+    entries: list[AnyEntry] = [
+        ToolResult(seq=1, id="a", ts=NOON, call_id="x", content=listing),
+        ToolResult(seq=2, id="b", ts=NOON + DAY, call_id="y", content="espresso machine " * 3),
+        *talk("our espresso machine is from Milan", "good to know", start=3, ts=NOON + 2 * DAY),
+    ]
+    add(index, entries)
+    assert seqs(index.search("espresso machine"))[0] == 3
+    assert seqs(index.search("needle")) == [1]
+    assert "length" not in index.search("needle")[0].parts
+
+
+def test_time_is_preferred(index: LexicalIndex) -> None:
+    """Of two alike the one of the time that was asked for comes first, and no other is left out."""
+    add(index, [*talk("dinner"), *talk("dinner", start=2, ts=NOON + 30 * DAY)])
+    for ts, order in ((NOON, [1, 2]), (NOON + 30 * DAY, [2, 1])):
+        hits = index.search("dinner", times=[(ts, ts + DAY)])
+        assert seqs(hits) == order
+        assert ["time" in hit.parts for hit in hits] == [True, False]
+
+
+class Likeness:
+    """Meaning that is written down: the cosine of each document, by its session and entry."""
+
+    def __init__(self, cosines: dict[DocKey, float]) -> None:
+        self.cosines = cosines
+        self.asked: list[DocKey] = []
+
+    def nearest(self, count: int) -> Sequence[DocKey]:
+        return sorted(self.cosines, key=lambda key: -self.cosines[key])[:count]
+
+    def likeness(self, keys: Sequence[DocKey]) -> Sequence[float | None]:
+        self.asked = list(keys)
+        return [self.cosines.get(key) for key in keys]
+
+
+def test_found_by_meaning(index: LexicalIndex) -> None:
+    """What shares no word is found by its meaning, with filters as they are; what the index lacks is passed
+    over."""
+    add(index, [*talk("a parrot"), *talk("the weather", start=2, ts=NOON + DAY)])
+    other = session_key("other", "web", "1")
+    add(index, talk("my cockatoo"), other)
+    gone = str(session_key("helper", "web", "9"))
+    meaning = Likeness(
+        {(str(other), "e1:0"): 0.9, (str(KEY), "e1:0"): 0.8, (str(KEY), "e2:0"): 0.1, (gone, "e1:0"): 1.0}
+    )
+    meaning.cosines[str(KEY), "e7:0"] = 0.9
+    hits = index.search("bird", meaning=meaning)
+    assert [(hit.session, hit.seq) for hit in hits] == [(other, 1), (KEY, 1), (KEY, 2)]
+    assert all(hit.score == pytest.approx(sum(hit.parts.values())) for hit in hits)
+    assert seqs(index.search("bird", meaning=meaning, agent="helper")) == [1, 2]
+    assert index.search("bird", meaning=Likeness({})) == []
+    assert seqs(index.search("parrot", meaning=Likeness({}))) == [1]
+
+
+def test_documents_have_marks(index: LexicalIndex) -> None:
+    """A session's mark is another when its documents are, also when it is made again; its documents are
+    named by entry and place, as they stand in the log."""
+    assert index.marks() == {}
+    text = "\n".join(f"line {number} of the listing" for number in range(1000))
+    index.add(KEY, [ToolResult(seq=1, id="a:b", call_id="x", content=text)], upto_seq=1, generation=1)
+    first = index.marks()
+    found = index.document_keys(KEY)
+    assert [(name, seq) for name, _, _, seq in found] == [(f"a:b:{start}", 1) for _, start, _, _ in found]
+    assert "".join(text[start:stop] for _, start, stop, _ in found) == text
+    assert len(found) > 1
+    index.add(KEY, [Pin(seq=2, id="c", pinned=True)], upto_seq=2, generation=1)
+    assert index.marks() == first
+    add(index, talk("more", start=3))
+    second = index.marks()
+    assert second.keys() == first.keys() == {str(KEY)}
+    assert second != first
+    index.remove(KEY)
+    assert index.document_keys(KEY) == []
+    index.add(KEY, [ToolResult(seq=1, id="a:b", call_id="x", content=text)], upto_seq=1, generation=1)
+    assert index.marks() not in (first, second)
+    add(index, talk("more", start=3))
+    assert index.marks() != second
+    meaning = Likeness({(str(KEY), found[1][0]): 1.0})
+    (hit,) = [hit for hit in index.search("nothing", meaning=meaning) if hit.seq == 1]
+    assert hit.entry_id == "a:b"
+
+
 def test_limit_is_what_was_asked(index: LexicalIndex) -> None:
     """No hidden cap above it, nothing below zero."""
     add(index, talk(*["zebra"] * 3000))
@@ -379,7 +594,7 @@ def test_query_without_terms_finds_nothing(index: LexicalIndex, query: str) -> N
     "query",
     [
         *('zebra"', '"zebra', "zebra AND nothing", "NOT zebra", "NEAR(zebra lion, 2)", "zebra*", "^zebra"),
-        *("-zebra", "window:zebra", "{body} : zebra", "scope:zebra", "zebra OR", "(zebra", "zebra)"),
+        *("-zebra", "terms:zebra", "{terms} : zebra", "=s1 zebra", "zebra OR", "(zebra", "zebra)"),
         *("zebra' --", "zebra; DROP TABLE docs", "zebra\0lion", "zebra\ud800", "bm25(zebra)"),
         *("zebra + lion", "zebra\\", "lex MATCH zebra"),
     ],
@@ -393,8 +608,8 @@ def test_query_has_no_syntax(index: LexicalIndex, query: str) -> None:
 def test_scope_cannot_be_asked_for(index: LexicalIndex) -> None:
     """The terms that name sessions are not words of the text."""
     add(index, talk("zebra"))
-    assert index.search("s1") == []
-    assert index.search(lexical._named("a", KEY.agent)[0]) == []
+    for term in ("=s1", "=ruser", "=t0.1", *named("a", KEY.agent)):
+        assert index.search(term) == []
 
 
 def test_very_long_query(index: LexicalIndex) -> None:
@@ -408,7 +623,7 @@ def test_very_long_query(index: LexicalIndex) -> None:
 def test_any_query_on_any_text(query: str, text: str) -> None:
     """No pair of texts makes the index fail: the text is found if it shares a term with the query."""
     with temporary() as index:
-        add(index, [User(seq=1, id="a", content=text)])
+        add(index, [User(seq=1, id="a", content=text, meta={"name": query})])
         shared = set(query_terms(query)) & set(terms(text))
         assert seqs(index.search(query))[: len(shared)] == [1][: len(shared)]
 
@@ -605,7 +820,7 @@ def test_locked_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_failure_leaves_nothing_half_done(index: LexicalIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """An add that fails late has added nothing, and can be repeated."""
     add(index, talk("cat"))
-    monkeypatch.setattr(lexical, "_INSERT", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?)")
+    monkeypatch.setattr(lexical_tables, "_COUNT", "INSERT INTO nowhere VALUES (?, ?, ?)")
     with pytest.raises(StratalogError):
         add(index, talk("dog", start=2))
     monkeypatch.undo()

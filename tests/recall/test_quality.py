@@ -1,7 +1,7 @@
 """How well the index finds, on questions whose answers are known, beside what a plain FTS5 index reaches.
 
 The data stand outside the project (../shared/data) and may not be copied into it; without them these tests
-are skipped. The weights of the index were chosen on conversations 1-7 of LoCoMo.
+are skipped. The weights of the ranking were chosen on conversations 1-7 of LoCoMo.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ class System:
             KEY,
             [
                 (User if turn.speaker == turns[0].speaker else Assistant)(
-                    seq=seq, id=str(seq), ts=moment(turn, seq), content=f"{turn.speaker}: {turn.text}"
+                    seq=seq,
+                    id=str(seq),
+                    ts=moment(turn, seq),
+                    content=turn.text,
+                    meta={"name": turn.speaker} if turn.speaker else None,
                 )
                 for seq, turn in enumerate(turns, 1)
             ],
@@ -89,16 +93,19 @@ def test_held_out_conversations(scorer: ModuleType, make: Callable[[], System]) 
     talks, questions = locomo(scorer, HELD_OUT)
     ours = scorer.evaluate(make, talks, questions, depth=20)
     plain = scorer.evaluate(scorer.SYSTEMS["fts5_window_date"], talks, questions, depth=20)
-    assert ours["turn"]["all-1..4"]["recall@10"] > plain["turn"]["all-1..4"]["recall@10"] > 0.68
-    assert ours["turn"]["all-1..4"]["recall@10"] > 0.695  # 0.703 when this was written
-    assert ours["turn"]["all-1..4"]["ndcg@10"] > 0.54  # 0.558
-    assert ours["session"]["all-1..4"]["recall@10"] > 0.895  # 0.903
+    turns, sessions = ours["turn"]["all-1..4"], ours["session"]["all-1..4"]
+    assert turns["recall@10"] > plain["turn"]["all-1..4"]["recall@10"] + 0.1 > 0.78
+    assert turns["recall@5"] > 0.715  # 0.725 when this was written
+    assert turns["recall@10"] > 0.80  # 0.813
+    assert turns["recall@20"] > 0.85  # 0.859
+    assert turns["ndcg@10"] > 0.655  # 0.667
+    assert sessions["recall@5"] > 0.86  # 0.874
 
 
 def test_chinese_passages(scorer: ModuleType, make: Callable[[], System]) -> None:
     """Simplified Chinese: nearly every question finds its passage among the first ten."""
     found = scorer.evaluate(make, *scorer.load_squad(str(DATA / "cjk" / "cmrc2018_trial.json"))[:2], depth=20)
-    assert found["turn"]["all"]["recall@10"] >= 0.98  # 0.994
+    assert found["turn"]["all"]["recall@10"] >= 0.99  # 0.994
 
 
 @pytest.mark.slow
@@ -108,6 +115,6 @@ def test_chinese_passages(scorer: ModuleType, make: Callable[[], System]) -> Non
 def test_all_the_data(scorer: ModuleType, make: Callable[[], System]) -> None:
     """All of LoCoMo, and traditional Chinese."""
     found = scorer.evaluate(make, *locomo(scorer, slice(None)), depth=20)
-    assert found["turn"]["all-1..4"]["recall@10"] > 0.71  # 0.718
+    assert found["turn"]["all-1..4"]["recall@10"] > 0.79  # 0.802
     found = scorer.evaluate(make, *scorer.load_squad(str(DATA / "cjk" / "DRCD_dev.json"))[:2], depth=20)
-    assert found["turn"]["all"]["recall@10"] >= 0.98  # 0.995
+    assert found["turn"]["all"]["recall@10"] >= 0.99  # 0.996

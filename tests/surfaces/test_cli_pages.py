@@ -56,7 +56,7 @@ def test_a_page_that_is_left_as_it_is_says_so(data: Path) -> None:
         know(data, f"k{number}", f"Fact {number}", Scope("user", "ana"))
     cli("memory", "profiles", data=data)
     for number in range(3):
-        cli("memory", "forget", "--key", f"k{number}", *ANA, data=data)
+        cli("memory", "add", "no", "--key", f"k{number}", "--layer", "short", "--replaces", *ANA, data=data)
     left = cli("memory", "profiles", data=data, code=1)
     assert left.out == "USER.md of ana was left as it is: it would remove 3 of 4 lines; 30% may go\n"
     assert "--force" in left.err
@@ -77,3 +77,15 @@ def test_records_are_consolidated(data: Path) -> None:
     first = cli("memory", "consolidate", "--older-than", "0", data=data)
     assert first.out == "0 merged, 1 promoted, 0 marked, 0 expired\n"
     assert cli_json("memory", "consolidate", "--older-than", "0", data=data)["promoted"] == 0
+
+
+def test_a_deleted_session_takes_its_own_records_along(data: Path) -> None:
+    """Another session of its name knows nothing of it."""
+    with Stratalog(data) as memory, memory.session("bot:cli:a").turn("hello") as turn:
+        turn.reply("hi")
+    know(data, "k", "the secret", Scope("session", "local/bot:cli:a"))
+    assert len(cli_json("memory", "list", "--session", "bot:cli:a", data=data)["records"]) == 1
+    cli("delete", "bot:cli:a", "--yes", data=data)
+    with Stratalog(data) as memory, memory.session("bot:cli:a").turn("hello") as turn:
+        turn.reply("hi")
+    assert cli_json("memory", "list", "--session", "bot:cli:a", data=data)["records"] == []

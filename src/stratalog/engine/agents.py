@@ -30,6 +30,11 @@ class Mind(Protocol):
     and `after` raise costs nobody the turn, and what `answer` raises is told to the model."""
 
     @property
+    def user(self) -> str:
+        """For whom it is; "" for nobody in particular. Messages of its turns are noted as theirs."""
+        ...
+
+    @property
     def tools(self) -> Sequence[Tool]:
         """The tools by which the model looks into it."""
         ...

@@ -154,10 +154,10 @@ class Runner:
             for tenant in dict.fromkeys(self._tenants()):
                 if self._ending.is_set():
                     break
-                outcome = _outcome(partial(self._run_tenant, tenant, ran), left=self.stop)
-                if isinstance(outcome, BaseException):
+                ended = outcome(partial(self._run_tenant, tenant, ran), left=self.stop)
+                if isinstance(ended, BaseException):
                     place = str(tenant_path(self.root, tenant) / FILE)
-                    self.note(f"no background work for tenant {tenant!r}: {words_of(outcome)}", place)
+                    self.note(f"no background work for tenant {tenant!r}: {words_of(ended)}", place)
             return ran
 
     def note(self, reason: str, path: str = "") -> None:
@@ -234,8 +234,8 @@ def perform(
     """Does a job that was taken, in a thread of its own, and writes how it ended; the job as it is then.
     `passes` are those in a row, this one too; `left` is called when the waiting for it is interrupted, whose
     end is then waited for all the same."""
-    outcome = _outcome(partial(_result, run, job), left=left)
-    return _end(jobs, job, ending_of(job, outcome, now=clock(), passes=passes))
+    ended = outcome(partial(_result, run, job), left=left)
+    return _end(jobs, job, ending_of(job, ended, now=clock(), passes=passes))
 
 
 def _end(jobs: Jobs, job: Job, ending: Ending) -> Job:
@@ -261,7 +261,7 @@ def _result(run: Callable[[Job], Result], job: Job) -> dict[str, Any]:
     return result
 
 
-def _outcome(run: Callable[[], R], *, left: Callable[[], object]) -> R | BaseException:
+def outcome(run: Callable[[], R], *, left: Callable[[], object] = lambda: None) -> R | BaseException:
     """What the call returns, or whatever it raises, in a thread of its own: so that it may run an event loop,
     and costs nobody else anything. `left` is called when the waiting for it is interrupted; then its end is
     waited for all the same."""
@@ -359,9 +359,9 @@ class Background:
         wanted = True
         while wanted and self._begin():
             try:
-                outcome = _outcome(self._runner.run_due, left=self._runner.stop)
-                if isinstance(outcome, BaseException):
-                    self._runner.note(f"no background work: {words_of(outcome)}")
+                ended = outcome(self._runner.run_due, left=self._runner.stop)
+                if isinstance(ended, BaseException):
+                    self._runner.note(f"no background work: {words_of(ended)}")
             finally:
                 wanted = self._rest()
 

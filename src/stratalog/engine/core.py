@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import NamedTuple, Self
 import msgspec
 
 from stratalog.config import Settings, agent_settings, load_settings
+from stratalog.engine.meaning import Embedding
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
-from stratalog.errors import InvalidKey, LogError, StratalogError
+from stratalog.errors import InvalidInput, InvalidKey, LogError, StratalogError
 from stratalog.keys import (
     SessionKey,
     parse_key,
@@ -34,9 +35,11 @@ from stratalog.keys import (
 from stratalog.log.contract import LogStore, Problem, Verification, Verifies
 from stratalog.log.jsonl import JsonlStore
 from stratalog.log.sqlite import SqliteStore
-from stratalog.recall.contract import Hit
+from stratalog.memory.dates import resolved
+from stratalog.recall.contract import Hit, Rerank
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt, holds
+from stratalog.recall.ranking import reranked
 from stratalog.sessions.catalog import Page
 from stratalog.sessions.manager import Live, SessionManager
 from stratalog.types import AnyEntry
@@ -44,6 +47,7 @@ from stratalog.types import AnyEntry
 DATA_VARIABLE = "STRATALOG_DATA"
 _PROBLEMS = 1000
 _COPIES = 4  # of an entry, in forks, that a search sees through
+_RERANKED = 30
 _OPEN_TENANTS = 64
 
 
@@ -102,6 +106,7 @@ class _Shared:
         self._awake: OrderedDict[str, Strata] = OrderedDict()
         self._agents: dict[tuple[str, str], Settings] = {}
         self.stalls: dict[SessionKey, tuple[int, int]] = {}
+        self.embedding = Embedding(settings.recall)
         self.store = store if store is not None else self._store()
         self.manager = SessionManager(
             lock_path=lambda key: session_paths(root, key).lock, clock=clock, on_evict=self._evicted
@@ -120,6 +125,7 @@ class _Shared:
                     self.store,
                     partial(self.settings_of, tenant),
                     self.note,
+                    self.embedding,
                 )
             self._awake[tenant] = found
             self._awake.move_to_end(tenant)
@@ -168,6 +174,7 @@ class _Shared:
             every = list(self._strata.values())
         for strata in every:
             strata.close()
+        self.embedding.close()
         close: Callable[[], None] = getattr(self.store, "close", lambda: None)
         close()
 
@@ -287,16 +294,37 @@ class Stratalog:
         after_ts: int | None = None,
         before_ts: int | None = None,
         neighbours: int = 0,
+        sessions: Collection[str | SessionKey] | None = None,
+        meaning: bool = True,
+        now_ms: int | None = None,
+        rerank: Rerank | None = None,
     ) -> list[Found]:
         """What was said about something, best first, over all of the tenant's sessions.
 
-        The filters are exact; `roles` are entry types such as `user`, times are milliseconds UTC.
-        `neighbours` is how many entries before and after each hit to bring.
+        The filters are exact; `roles` are entry types such as `user`, times are milliseconds UTC, `sessions`
+        those of which one must be. `neighbours` is how many entries before and after each hit to bring.
+        With `meaning` it is found by meaning too, where an embedder is configured and its vectors are there;
+        one that fails is told in `problems`, and words answer. Of one session it is so only where its
+        residency allows it to be asked.
+
+        A time in the query (`last May`, 上周) is preferred, not demanded; it counts from `now_ms`, None for
+        the clock, in the zone of the settings. `rerank` scores the texts of the best 30 against the query,
+        and these come in the order of its scores.
         """
         key = self.session(session).key if session is not None else None
-        if not self.strata.exists:
+        among = [self.session(each).key for each in sessions] if sessions is not None else None
+        if not self.strata.exists or among == []:
             return []
         with self.strata.index() as index:
+            scopes = self.strata.scopes(agent, channel, key, among)
+            told = self.strata.catalog.get(key) if key is not None else None
+            asked = (
+                self.strata.vectors.question(
+                    "turns", query, metadata=told.metadata if told is not None else {}, scopes=scopes
+                )
+                if meaning
+                else None
+            )
             hits = index.search(
                 query,
                 limit=limit * _COPIES,
@@ -306,11 +334,16 @@ class Stratalog:
                 roles=roles,
                 after_ts=after_ts,
                 before_ts=before_ts,
+                sessions=among,
+                times=self._times(query, now_ms),
+                meaning=asked,
             )
         # A fork has the same entries; each is told once.
         first = {hit.entry_id: hit for hit in reversed(hits)}
-        unique = [hit for hit in hits if first[hit.entry_id] is hit][:limit]
-        return [self._found(hit, neighbours) for hit in unique]
+        unique = [hit for hit in hits if first[hit.entry_id] is hit]
+        if rerank is not None:
+            unique = self._reranked(query, unique[:_RERANKED], rerank) + unique[_RERANKED:]
+        return [self._found(hit, neighbours) for hit in unique[:limit]]
 
     def bring_up_to_date(self, progress: Progress | None = None) -> None:
         """Indexes what is not indexed yet, as a search does; `progress` gets sessions done and in all."""
@@ -381,6 +414,27 @@ class Stratalog:
         if problem.key:
             return problem.key.startswith(f"{self.tenant}/")
         return Path(problem.path).is_relative_to(tenant_path(self.data, self.tenant))
+
+    def _times(self, query: str, now_ms: int | None) -> list[tuple[int, int]]:
+        """The times that the query speaks of; none where the zone of the settings is none."""
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        try:
+            dated = resolved(query, now, self.settings_of().memory.zone)
+        except InvalidInput:  # which what remembers dates tells
+            return []
+        return [(date.when.at, date.ends) for date in dated]
+
+    def _reranked(self, query: str, hits: list[Hit], rerank: Rerank) -> list[Hit]:
+        scores = rerank(query, [self._passage(hit) for hit in hits])
+        order = reranked([hit.parts for hit in hits], scores)
+        return [msgspec.structs.replace(hits[at], score=scores[at], parts=parts) for at, parts in order]
+
+    def _passage(self, hit: Hit) -> str:
+        found = self.store.read(
+            hit.session, after=hit.seq - 1, before=hit.seq + 1, blobs=True, generations="all"
+        )
+        words = [words_of(entry)[hit.start : hit.stop] for entry in found if entry.id == hit.entry_id]
+        return words[0] if words else hit.snippet
 
     def _found(self, hit: Hit, neighbours: int) -> Found:
         meta = self.strata.catalog.get(hit.session)

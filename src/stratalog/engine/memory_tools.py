@@ -1,53 +1,62 @@
 """The tools by which a model looks into what is remembered and changes it: always those of its own scopes.
 
-What they answer is data for the model, each text on one line and without what cannot be seen.
+What they answer is data for the model, and passes the gate as what is recalled before a message does.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from stratalog.context.shapes.contract import Tool
 from stratalog.engine.profiling import PageOf, current_words, page_files, refresh
+from stratalog.engine.recalling import Most, Piece, gathered, passed, piece_of
 from stratalog.engine.remembering import Records
+from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput
 from stratalog.memory.caller import Caller
-from stratalog.memory.contract import Layer, Record, Scope, ScopeKind, Source
-from stratalog.memory.policy import Draft
+from stratalog.memory.contract import Layer, Scope, ScopeKind, Source, Where
+from stratalog.memory.policy import SUMMARY_KEY, Draft, normal_key
+from stratalog.memory.profiles import ids_of, shown
+from stratalog.recall.gate import Limits, attributed, presentable
 
 SEARCH: Final = "search_memory"
 READ: Final = "read_memory"
 WRITE: Final = "write_memory"
 _MOST_FOUND: Final = 20  # that one search gives
-_MOST_QUERY: Final = 4_000
 _SURE: Final = 0.8  # of what an agent writes on purpose
-_SPACE: Final = re.compile(r"\s+")
+_ANY: Final = Limits(most=10**6, tokens=10**9)  # what is asked for is bounded where it is sought
 
 
-def answer(records: Records, who: Caller, entry: str, name: str, args: dict[str, Any]) -> str:
-    """Performs a model's call of one of these tools, made in answer to the log's `entry`; the JSON to answer
-    with. Raises `InvalidInput`, and what the service raises."""
-    perform = {SEARCH: _search, READ: _read, WRITE: _write}[name]
-    return msgspec.json.encode(perform(records, who, entry, args)).decode()
+def answer(
+    records: Records, session: Session, who: Caller, entry: str, name: str, args: dict[str, Any]
+) -> str:
+    """Performs a model's call of one of these tools, made in the session in answer to the log's `entry`; the
+    JSON to answer with. Raises `InvalidInput`, and what the service raises."""
+    if name == SEARCH:
+        told = _search(records, session, who, args)
+    else:
+        told = {READ: _read, WRITE: _write}[name](records, who, entry, args)
+    return msgspec.json.encode(told).decode()
 
 
-def _search(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> dict[str, Any]:
+def _search(records: Records, session: Session, who: Caller, args: dict[str, Any]) -> dict[str, Any]:
     query, limit = args.get("query"), args.get("limit", 5)
     if not isinstance(query, str) or not query.strip() or not isinstance(limit, int):
         raise InvalidInput("give `query` as text, and `limit` as a whole number", tool=SEARCH)
-    found = records.service.recall(who, query[:_MOST_QUERY], limit=max(1, min(limit, _MOST_FOUND)))
-    return {"found": [_shown(each.record) for each in found.found], "more": found.more}
+    most = max(1, min(limit, _MOST_FOUND))
+    pieces = gathered(records.memory, records, session, who, query, most=Most(most + 1, most + 1, most + 1))
+    found = _passed(records, pieces)
+    return {"found": found[:most], "more": len(found) > most}
 
 
 def _read(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> dict[str, Any]:
     page, key = args.get("page"), args.get("key")
     if isinstance(key, str) and key.strip() and page is None:
         held = records.service.current(who, keys=(key,), limit=_MOST_FOUND).records
-        return {"key": key, "records": [_shown(each) for each in held]}
+        return {"key": key, "records": _passed(records, [piece_of(each) for each in held])}
     kind = {"agent": "agent", "user": "user"}.get(str(page)) if key is None else None
     if kind is None:
         raise InvalidInput("give `page` as agent or user, or the `key` of what was written", tool=READ)
@@ -62,13 +71,16 @@ def _write(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> d
     key, text, about = args.get("key"), args.get("text"), args.get("about", "user" if who.user else "agent")
     if not isinstance(key, str) or not key.strip() or not isinstance(text, str):
         raise InvalidInput("give `key` and `text` as text", tool=WRITE)
-    scope = _scope(records, who, about)
+    # To forget sends nothing anywhere.
+    scope = _scope(records, who, about, confined=bool(text.strip()))
     if scope is None:
         raise InvalidInput("`about` is user, agent or session; a user only where one is known", tool=WRITE)
     if not text.strip():
         gone = records.service.forget(who, scope=scope, key=key, reason="the agent was asked to").forgotten
         told: dict[str, Any] = {"outcome": "forgotten", "records": gone}
     else:
+        if scope.kind == "session" and normal_key(key) == SUMMARY_KEY:
+            raise InvalidInput("this key is that of the session's running summary", tool=WRITE, key=key)
         draft = Draft(
             layer=Layer.MID if scope.kind == "session" else Layer.LONG,
             scope=scope,
@@ -88,11 +100,11 @@ def _write(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> d
     return {name: value for name, value in told.items() if value != ""}
 
 
-def _scope(records: Records, who: Caller, about: object) -> Scope | None:
+def _scope(records: Records, who: Caller, about: object, *, confined: bool) -> Scope | None:
     """Whose it is. What may not leave stays with the session: elsewhere one that may leave would meet it."""
     ids: dict[ScopeKind, str] = {"user": who.user, "agent": who.agent, "session": who.session}
     found = next((Scope(kind, id) for kind, id in ids.items() if kind == about and id), None)
-    return Scope("session", who.session) if found and records.forbids_remote(who) else found
+    return Scope("session", who.session) if found and confined and records.forbids_remote(who) else found
 
 
 def _page_of(who: Caller, kind: str) -> PageOf | None:
@@ -108,22 +120,33 @@ def pages_of(who: Caller) -> list[PageOf]:
 def page_text(records: Records, page: PageOf) -> tuple[str, frozenset[str]]:
     """What a page says that holds now, as a model may see it, and the records that it tells of."""
     profile = page_files(records.data, records.tenant, page).read()
-    words, ids = current_words(records.store, page, profile)
-    return "\n".join("".join(filter(_shows, line)) for line in words.split("\n")), ids
+    ids = current_words(records.store, page, profile)[1]
+    where = Where(environment=page.environment, scopes=(page.scope,), ids=tuple(sorted(ids)))
+    told = records.store.find(where, limit=len(ids)).records if ids else ()
+    admitted = passed(records.memory, [piece_of(each) for each in told], limits=_ANY, count=len)
+    held = {each.material for each in admitted.quarantined}
+    words = shown(profile, (ids_of(profile) - ids) | held)
+    return presentable(words)[0], ids - held
 
 
-def _shown(record: Record) -> dict[str, Any]:
-    return {"key": record.key, "text": as_data(record), "layer": record.layer, "scope": record.scope.kind}
+def _passed(records: Records, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """What the gate lets through of these, in its order, as a model may see it."""
+    admitted = passed(records.memory, pieces, limits=_ANY, count=len)
+    found = {each.material.id: each for each in pieces}
+    return [_shown(found[id]) for id in admitted.ids]
 
 
-def as_data(record: Record) -> str:
-    """A record's words on one line, without what cannot be seen."""
-    seen = "".join(" " if char.isspace() else char for char in record.text if _shows(char))
-    return _SPACE.sub(" ", seen).strip()
+def _shown(piece: Piece) -> dict[str, Any]:
+    """One thing that was found, on one line, with where it is from."""
+    told: dict[str, Any] = {"text": _line(piece.material.text), "source": attributed(piece.material)}
+    if piece.record is None:
+        return told
+    record = piece.record
+    return {"key": _line(record.key), **told, "layer": record.layer, "scope": record.scope.kind}
 
 
-def _shows(char: str) -> bool:
-    return char.isspace() or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+def _line(text: str) -> str:
+    return " ".join(presentable(text)[0].split())
 
 
 def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> Tool:

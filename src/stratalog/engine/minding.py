@@ -60,7 +60,7 @@ def due(session: Session) -> list[TurnEnd]:
     meta = session.meta
     if not 0 < meta.remembered < meta.answered:
         return []
-    return _answered(session.entries(after=meta.remembered, blobs=False))
+    return _answered(session.entries(after=meta.remembered, blobs=False, generations="all"))
 
 
 def _answered(entries: Iterable[AnyEntry]) -> list[TurnEnd]:
@@ -83,7 +83,8 @@ def _note(session: Session, end: TurnEnd) -> None:
     anew for it. Where others begin turns again and again, it stays due, which does no harm."""
     for _ in range(_TRIES):
         fence = session.fence
-        there = next(session.entries(after=end.seq - 1, before=end.seq + 1, blobs=False), None)
+        place = session.entries(after=end.seq - 1, before=end.seq + 1, blobs=False, generations="all")
+        there = next(place, None)
         if there is None or there.id != end.id:
             return
         with suppress(StaleFence):

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from stratalog.sessions.meta import BLOCKS, REMEMBERED
-from stratalog.types import Note
+from stratalog.types import AnyEntry, Note, User
+
+ASKER: Final = "user_id"  # in the meta of a message: who said it, as the records know them
 
 
 class Blocks(msgspec.Struct, frozen=True):
-    """Texts that stand before the conversation, and the ids of the records that they tell of."""
+    """Texts that stand before the conversation, the ids of the records that they tell of, and for whom they
+    are: a session of several users has others for each."""
 
     texts: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    whose: str = ""
 
 
 def blocks_note(blocks: Blocks) -> Note:
-    return Note(kind=BLOCKS, data={"blocks": list(blocks.texts), "ids": list(blocks.ids)})
+    return Note(
+        kind=BLOCKS,
+        data={"blocks": list(blocks.texts), "ids": list(blocks.ids), "whose": blocks.whose},
+    )
 
 
 def blocks_of(note: Note) -> Blocks:
     """What a note of the kind `memory_blocks` says; of one that somebody else wrote what can be read."""
     data = note.data if isinstance(note.data, dict) else {}
-    return Blocks(_texts(data.get("blocks")), _texts(data.get("ids")))
+    return Blocks(_texts(data.get("blocks")), _texts(data.get("ids")), str(data.get("whose", "")))
+
+
+def asker_of(message: AnyEntry | None, users: Sequence[str]) -> str:
+    """Who said the message, of a session of these users; "" where that is not known."""
+    said = (message.meta or {}).get(ASKER) if isinstance(message, User) else None
+    if isinstance(said, str) and said:
+        return said
+    return users[0] if len(users) == 1 else ""
 
 
 def remembered_note(seq: int) -> Note:

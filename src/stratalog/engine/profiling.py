@@ -87,18 +87,20 @@ def refresh(
     *,
     after: int = 0,
     only: PageOf | None = None,
+    anew: bool = False,
     most_removed: float = 0.3,
     may_empty: bool = False,
 ) -> Pass:
     """Brings the pages up to date with what happened to records after the event `after`; with `only` one, and
-    with what happened since its own last pass.
+    with what happened since its own last pass. `anew` begins with the first event, as is to be done after
+    records were put back from a backup, whose events have lower numbers than the pages know.
 
     A page that would lose more than the share `most_removed` of its lines, or all that it says unless it
     `may_empty`, is left as it is, and looked at again when there is more for it. What is forgotten leaves the
     kept versions too. Raises what the store and `ProfileFiles` raise; the pages before that are written.
     """
     seen: dict[PageOf, int] = {}
-    if only is not None:
+    if only is not None and not anew:
         after = page_files(data, tenant, only).read().watermark
     last = after
     events = _events(store, after, only)
@@ -109,7 +111,7 @@ def refresh(
             seen[page] = event.seq
     more = next(events, None) is not None
     done = [
-        _refreshed(store, page_files(data, tenant, page), page, seen[page], most_removed, may_empty)
+        _refreshed(store, page_files(data, tenant, page), page, seen[page], anew, most_removed, may_empty)
         for page in sorted(seen)
     ]
     return Pass(pages=tuple(each for each in done if each is not None), watermark=last, more=more)
@@ -129,12 +131,14 @@ def _refreshed(
     files: ProfileFiles,
     page: PageOf,
     upto: int,
+    anew: bool,
     most_removed: float,
     may_empty: bool,
 ) -> Refreshed | None:
     """One page with what happened up to the event `upto`; None when there was nothing to do."""
     before = files.read()
-    events = itertools.takewhile(lambda event: event.seq <= upto, _events(store, before.watermark, page))
+    begin = 0 if anew else before.watermark
+    events = itertools.takewhile(lambda event: event.seq <= upto, _events(store, begin, page))
     new = list(dict.fromkeys(event.record.id for event in events))
     if not new:
         return None

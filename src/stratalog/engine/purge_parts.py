@@ -8,7 +8,9 @@ from typing import Any, Final, Protocol
 
 from stratalog import osfiles
 from stratalog.engine.core import Stratalog
+from stratalog.engine.holding import quarantine_of
 from stratalog.engine.knowing import knowledge_of
+from stratalog.engine.meaning import What
 from stratalog.engine.purge_plan import BATCH, EVERY, GONE, Plan, marked, pages_of, stem_of, within
 from stratalog.engine.remembering import Records
 from stratalog.errors import LogError
@@ -53,7 +55,7 @@ def parts_of(memory: Stratalog, records: Records, purging: Purging, who: Caller)
     """
     lanes = [_Lane(lane, store, who.actor) for lane, store in purging.stores.items()]
     parts: list[Part] = [_Logs(memory), _Jobs(records), _Profiles(memory), *lanes]
-    parts += [_List(memory), _Index(memory)]
+    parts += [_Quarantine(memory), _List(memory), _Index(memory), _Vectors(memory)]
     if purging.where.whole == "tenant":
         own = [store for lane, store in purging.stores.items() if lane == NATIVE]
         parts += [_Documents(memory), _Files(memory, [records.jobs, *own])]
@@ -119,7 +121,7 @@ class _Jobs:
 
     def look(self, plan: Plan) -> dict[str, int]:
         counts = {"jobs": 0, "spending": 0}
-        for at, whose in enumerate(asked := self._whose(plan)):
+        for at, whose in enumerate(asked := _whose(plan)):
             for name, number in self._jobs.purge(**whose, dry_run=True).items():
                 counts[name] += number
             # A user's job of a session is one.
@@ -129,18 +131,8 @@ class _Jobs:
         return counts
 
     def destroy(self, plan: Plan) -> None:
-        for whose in self._whose(plan):
+        for whose in _whose(plan):
             self._jobs.purge(**whose)
-
-    def _whose(self, plan: Plan) -> list[dict[str, Any]]:
-        environment, kind = plan.where.environment, plan.selector.kind
-        if kind == "tenant":
-            return [{"whole": True}]
-        if kind == "environment":
-            return [{"environment": environment}]
-        users = [{"user": each.id} for each in plan.where.scopes if each.kind == "user"]
-        sessions = [{"session": each} for each in plan.sessions]
-        return [{**each, "environment": environment} for each in (*users, *sessions)]
 
 
 class _Profiles:
@@ -255,6 +247,58 @@ class _Index:
         self._memory.strata.scrub_index()  # the sessions left it as they were deleted
 
 
+class _Vectors:
+    """The vectors of what was said, and those of records, which are made anew of what is left."""
+
+    name = "vectors"
+    _RECORDS: Final[What] = "records"
+
+    def __init__(self, memory: Stratalog) -> None:
+        self._vectors = memory.strata.vectors
+
+    def look(self, plan: Plan) -> dict[str, int]:
+        counts = {"turns": 0, "records": 0}
+        for what, store in self._vectors.existing(deletes=False):
+            for kept in store.spaces():
+                if what == "turns":
+                    counts["turns"] += sum(len(store.ids(kept.space, each)) for each in plan.sessions)
+                elif what == self._RECORDS:
+                    counts["records"] += kept.rows
+        return counts
+
+    def destroy(self, plan: Plan) -> None:
+        self._vectors.drop((self._RECORDS,))
+        for what, store in self._vectors.existing():
+            for session in plan.sessions if what == "turns" else ():
+                store.remove_scope(session)
+            store.scrub()
+
+
+class _Quarantine:
+    """Texts that were kept out of prompts."""
+
+    name = "quarantine"
+
+    def __init__(self, memory: Stratalog) -> None:
+        self._memory = memory
+
+    def look(self, plan: Plan) -> dict[str, int]:
+        asked = _whose(plan)
+        # A user's text of one of the sessions is one.
+        both = [one | other for one in asked if "session" in one for other in asked if "user" in other]
+        with quarantine_of(self._memory) as quarantine:
+            found = [
+                sum(quarantine.purge(**each, dry_run=True)["quarantined"] for each in some)
+                for some in (asked, both)
+            ]
+        return {"quarantined": found[0] - found[1]}
+
+    def destroy(self, plan: Plan) -> None:
+        with quarantine_of(self._memory) as quarantine:
+            for whose in _whose(plan):
+                quarantine.purge(**whose)
+
+
 class _Documents:
     """The documents of the tenant, which are nobody's in it."""
 
@@ -304,6 +348,18 @@ class _Files:
             for path in within(self._directory)
             if path.name != AUDIT and not path.name.startswith((note, LOCK))
         ]
+
+
+def _whose(plan: Plan) -> list[dict[str, Any]]:
+    """What is meant, as a store of what is a user's or a session's is asked for it."""
+    environment, kind = plan.where.environment, plan.selector.kind
+    if kind == "tenant":
+        return [{"whole": True}]
+    if kind == "environment":
+        return [{"environment": environment}]
+    users = [{"user": each.id} for each in plan.where.scopes if each.kind == "user"]
+    sessions = [{"session": each} for each in plan.sessions]
+    return [{**each, "environment": environment} for each in (*users, *sessions)]
 
 
 # --- files ---

@@ -18,6 +18,7 @@ from stratalog.log.contract import Problem
 from stratalog.memory import policy
 from stratalog.memory.caller import Caller
 from stratalog.memory.contract import PRODUCTION, Record, RecordStore, Scope, Status, Where
+from stratalog.memory.lanes import NATIVE, PLUGIN
 from stratalog.memory.profiles import ProfileFiles
 from stratalog.memory.service import Purging, Selector
 from stratalog.sessions.meta import SessionMeta
@@ -45,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     shared: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
     @property
     def keys(self) -> list[SessionKey]:
@@ -68,17 +70,21 @@ def planned(memory: Stratalog, purging: Purging, who: Caller, selector: Selector
         strays=mine,
         shared=shared,
         unread=left if selector.kind != "session" else (),
+        closed=_closed([metas[key] for key in metas if str(key) in gone], purging),
     )
     forks = [str(key) for key, meta in metas.items() if meta.forked_from in gone and str(key) not in gone]
     plan = replace(plan, forks=tuple(sorted(forks)))
     if plan.where.whole:
         return plan
     agent = plan.where.scopes[0].id if selector.kind == "agent" else ""
+    known = {str(key) for key in metas}
+    orphans = selector.kind == "user"  # whose a session was that was deleted, nobody knows
     scopes = {Scope("session", each) for each in chosen}
     touched: list[Record] = []
-    for store in purging.stores.values() if gone or agent else ():
+    for store in purging.stores.values() if gone or agent or orphans else ():
         for record in _all_of(store, who.environment):
-            if agent and record.scope.kind == "session" and _agent_of(record.scope.id) == agent:
+            own = record.scope.id if record.scope.kind == "session" else ""
+            if own and ((agent and _agent_of(own) == agent) or (orphans and own not in known)):
                 scopes.add(record.scope)
             elif any(source.session in gone for source in record.sources):
                 touched.append(record)
@@ -102,9 +108,15 @@ def merged(noted: Plan, now: Plan) -> Plan:
     def both(name: str) -> tuple[Any, ...]:
         return tuple(dict.fromkeys((*getattr(noted, name), *getattr(now, name))))
 
-    names = ("sessions", "strays", "drawn", "repaired", "kept", "shared", "forks", "unread")
+    names = ("sessions", "strays", "drawn", "repaired", "kept", "shared", "forks", "unread", "closed")
     where = replace(now.where, scopes=tuple(dict.fromkeys((*noted.where.scopes, *now.where.scopes))))
     return replace(noted, where=where, **{name: both(name) for name in names})
+
+
+def _closed(metas: Iterable[SessionMeta], purging: Purging) -> tuple[str, ...]:
+    """The lanes of these sessions that are not open: what is there stays."""
+    named = {str(meta.metadata.get(PLUGIN) or NATIVE) for meta in metas}
+    return tuple(sorted(named - {*purging.stores, NATIVE}))
 
 
 def _metas(memory: Stratalog) -> tuple[dict[SessionKey, SessionMeta], list[str]]:

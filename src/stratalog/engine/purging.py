@@ -177,7 +177,10 @@ def _receipt(intent: Intent, after: dict[str, dict[str, int]], purging: Purging)
         stores=tuple(
             [StoreCount(store=name, before=intent.before.get(name, {}), after=after[name]) for name in after]
         ),
-        unsupported=tuple([line for lane in sorted(purging.stores) for line in _unsupported(lane, purging)]),
+        unsupported=(
+            *[line for lane in sorted(purging.stores) for line in _unsupported(lane, purging)],
+            *[f"{lane} is not open: what is there stays" for lane in plan.closed],
+        ),
         kept=plan.kept,
         shared=plan.shared,
         forks=plan.forks,

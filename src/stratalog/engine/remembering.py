@@ -21,7 +21,7 @@ from typing import Any, Self, TypeAlias
 from stratalog.engine.core import Stratalog
 from stratalog.errors import AccessDenied, InvalidInput, LaneDenied, StorageFailed
 from stratalog.ids import now_ms
-from stratalog.keys import tenant_path
+from stratalog.keys import SessionKey, tenant_path
 from stratalog.memory.audit import AuditLine, FileAudit
 from stratalog.memory.bundle import MAX_LINE
 from stratalog.memory.caller import ADMIN, CURATOR, Caller, caller
@@ -41,6 +41,7 @@ from stratalog.memory.contract import (
     Source,
     Status,
     When,
+    Where,
 )
 from stratalog.memory.governor import Limits
 from stratalog.memory.jobs import FILE as JOBS
@@ -173,6 +174,11 @@ class Records:
         """Whether what reaches so far may be sent anything of the caller's session."""
         return permits(self._metadata_of(who), reach)
 
+    @property
+    def memory(self) -> Stratalog:
+        """The memory that they are beside."""
+        return self._memory
+
     def audit(self) -> Iterator[AuditLine]:
         """What was asked of the tenant's records, the oldest first, by whom and how it ended. It is for who
         keeps the data directory: nobody's rights are looked at."""
@@ -205,6 +211,13 @@ class Records:
         at = now_ms() if now is None else now
         age = int(older_than * 1000)
         return consolidate(self._own(), environment, now=at, older_than_ms=age, after=after)
+
+    def drop_session(self, key: SessionKey, environment: str = PRODUCTION) -> int:
+        """Destroys the native records of the scope of a session that was deleted, for another of its name is
+        another session; how many. It is for who keeps the data directory: nobody's rights are looked at."""
+        statuses: tuple[Status, ...] = ("current", "superseded", "forgotten")
+        where = Where(environment=environment, scopes=(Scope("session", str(key)),), statuses=statuses)
+        return self._own().purge(where)["records"]
 
     def close(self) -> None:
         """Closes every store. The second time does nothing."""

@@ -33,6 +33,7 @@ from stratalog.engine.agents import Agent, configured, offered, policy_of, tools
 from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.compaction import Compacted, Looked, Summariser, compact, summariser_of
 from stratalog.engine.minding import beginning_notes, freezing_notes, remember_due
+from stratalog.engine.notes import ASKER
 from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.seeing import Memo, Prepared, Room, Seeing, Wants, limits_of, room_of
 from stratalog.engine.session import Session
@@ -131,6 +132,8 @@ async def run(
     `ContextOverflow`, a `ModelError`, `TurnClosed`, and what an append raises. The message and every finished
     step are in the log then.
     """
+    if agent.mind is not None and agent.mind.user:
+        meta = {ASKER: agent.mind.user, **(meta or {})}
     turn = session.turn(content, meta=meta, wait=wait, deadline=deadline)
     async with aclosing(_run(session, agent, turn, model)) as events:
         async for event in events:

@@ -31,6 +31,7 @@ from stratalog.errors import (
 from stratalog.ids import new_ulid
 from stratalog.keys import SessionKey, parse_key
 from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
+from stratalog.memory.caller import caller
 from stratalog.sessions.manager import Live, SessionManager, Tenure
 from stratalog.sessions.meta import FORK, METADATA, RESTART, SessionMeta, advance, clean_title
 from stratalog.sessions.turns import OpenTurn, TurnBook
@@ -256,6 +257,8 @@ class Session:
         `environment` (whose the session is, for a purge). Raises `InvalidInput` for what is no JSON or too
         large, and for a meaning that is no text.
         """
+        if isinstance(values.get("users"), str):
+            values["users"] = [values["users"]]
         told = {name: value for name, value in (self.meta.metadata | values).items() if value is not None}
         _check_metadata(told)
         self._write([Note(kind=METADATA, data=values)], None)
@@ -599,6 +602,12 @@ def _check_metadata(told: dict[str, Any]) -> None:
     for name in _WORDS:
         if not isinstance(told.get(name, ""), str):
             raise InvalidInput("this of a session's metadata is text", name=name)
+    users = told.get("users", [])
+    if not isinstance(users, list | tuple) or not all(isinstance(each, str) and each for each in users):
+        raise InvalidInput("`users` of a session's metadata are ids of users", hint='such as ["ana", "ben"]')
+    caller("any", run=told.get("run", ""), environment=told.get("environment", ""))
+    for user in users:
+        caller("any", user=user)
 
 
 def _opening(content: Content, meta: dict[str, object] | None) -> User:

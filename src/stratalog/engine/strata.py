@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stratalog import osfiles
 from stratalog.config import Settings
+from stratalog.engine.meaning import Embedding, TenantVectors
 from stratalog.engine.reading import folded, heard, since
 from stratalog.errors import Conflict, DamagedLog, InvalidConfig, LogError, StorageFailed
 from stratalog.keys import SessionKey, parse_key, session_paths, sessions_dir
@@ -49,6 +50,7 @@ class Strata:
         store: LogStore,
         settings_of: Callable[[str], Settings],
         on_problem: OnProblem,
+        embedding: Embedding,
     ) -> None:
         self._root = root
         self._tenant = tenant
@@ -63,6 +65,7 @@ class Strata:
         self._left: list[LexicalIndex] = []
         self.journal = DirtyJournal(tenant_dir)
         self.catalog = Catalog(tenant_dir)
+        self.vectors = TenantVectors(tenant_dir, embedding, on_problem)
 
     @property
     def exists(self) -> bool:
@@ -121,9 +124,29 @@ class Strata:
             return
         self._remove_meta(key)
         self.catalog.remove([key])
+        self.vectors.forget(str(key))
         if (self._dir / INDEX_FILE).exists():
             with self._mutex:
                 self._open_index().remove(key)
+
+    def scopes(
+        self,
+        agent: str | None,
+        channel: str | None,
+        session: SessionKey | None,
+        sessions: Sequence[SessionKey] | None,
+    ) -> list[str] | None:
+        """The sessions that these filters leave, in writing; None for all."""
+        if session is not None:
+            return [str(session)] if sessions is None or session in sessions else []
+        if agent is None and channel is None and sessions is None:
+            return None
+        keys = self.catalog.keys() if sessions is None else sessions
+        return [
+            str(key)
+            for key in keys
+            if (agent is None or key.agent == agent) and (channel is None or key.channel == channel)
+        ]
 
     def meta_now(self, key: SessionKey) -> SessionMeta:
         """What the session's log comes to now, with nothing written; of one that has no log, what was known
@@ -169,6 +192,7 @@ class Strata:
             return Rebuilt(0, 0)
         with self._mutex:
             self._empty_index()
+        self.vectors.drop()
         self.catalog.clear()
         count = 0
         for key in list(self._store.sessions(self._tenant)):
@@ -223,6 +247,7 @@ class Strata:
     def close(self) -> None:
         self.journal.close()
         self.catalog.close()
+        self.vectors.close()
         with self._mutex:
             self._close_index()
 
@@ -233,6 +258,7 @@ class Strata:
         with self._mutex:
             if not self._searching:
                 self._close_index()
+                self.vectors.close()
 
     def _enter(self, keys: Iterable[SessionKey]) -> None:
         for key in keys:

@@ -11,6 +11,7 @@
 | `profiles` | brings MEMORY.md and USER.md up to date | `background.profiles_every` |
 | `profile` | one page that a pass was refused | when somebody retries it |
 | `compact_idle` | compacts large sessions that nobody uses | `background.idle_every` |
+| `embed` | makes vectors of what is new, where an embedder is configured | as `consolidate` |
 | `purge` | finishes purges that were cut short | as `consolidate` |
 """
 
@@ -18,22 +19,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from stratalog.engine.agent_memory import DRAW, memory_of
 from stratalog.engine.agents import configured
-from stratalog.engine.background import Background, Job, Runner, Work, jobs_of
+from stratalog.engine.background import Background, Job, Runner, Work, jobs_of, outcome
 from stratalog.engine.compaction import Reaching, Summariser, summariser_of
 from stratalog.engine.core import Stratalog
+from stratalog.engine.embedding import charging, embed
 from stratalog.engine.governing import governed
 from stratalog.engine.idle import compact_idle
+from stratalog.engine.meaning import LOCAL
 from stratalog.engine.minding import remember_due
 from stratalog.engine.profiling import PageOf, refresh
 from stratalog.engine.purging import resume_purges
 from stratalog.engine.remembering import Records
-from stratalog.errors import Conflict, InvalidConfig
+from stratalog.engine.session import Session
+from stratalog.errors import Conflict, InvalidConfig, words_of
 from stratalog.ids import now_ms
 from stratalog.keys import tenant_named
 from stratalog.memory.consolidate import consolidate
@@ -41,6 +46,7 @@ from stratalog.memory.contract import PRODUCTION, Scope
 from stratalog.memory.jobs import FILE as JOBS
 from stratalog.memory.sqlite import FILE as RECORDS
 from stratalog.models.extractive import NAME as EXTRACTIVE
+from stratalog.recall.knowledge import FILE as DOCUMENTS
 
 _QUIET_MS: Final = 60_000  # after its last message a session's own process may still be at it
 
@@ -69,12 +75,14 @@ def runner_of(memory: Stratalog, *, clock: Callable[[], int] = now_ms) -> Runner
 
 
 def tenants(memory: Stratalog) -> Iterator[str]:
-    """Those that have sessions, records or jobs."""
+    """Those that have sessions, records, jobs or documents."""
     seen = set(memory.tenants())
     if memory.data.is_dir():
         for each in os.scandir(memory.data):
             name = tenant_named(each.name)
-            if name and any(os.path.exists(os.path.join(each.path, file)) for file in (RECORDS, JOBS)):
+            if name and any(
+                os.path.exists(os.path.join(each.path, file)) for file in (RECORDS, JOBS, DOCUMENTS)
+            ):
                 seen.add(name)
     yield from sorted(seen)
 
@@ -84,6 +92,7 @@ def works(memory: Stratalog, clock: Callable[[], int] = now_ms) -> list[Work]:
     milliseconds UTC."""
     own = memory.settings_of().background
     doing = _Doing(memory, clock)
+    embed = Work(name="embed", run=doing.embed, every=own.consolidate_every)
     return [
         Work(name="remember", run=doing.remember, every=own.consolidate_every),
         Work(name=DRAW, run=doing.draw),
@@ -91,6 +100,7 @@ def works(memory: Stratalog, clock: Callable[[], int] = now_ms) -> list[Work]:
         Work(name="profiles", run=doing.profiles, every=own.profiles_every),
         Work(name="profile", run=doing.profile),
         Work(name="compact_idle", run=doing.compact_idle, every=own.idle_every),
+        *([embed] if memory.settings_of().recall.embedder else []),
         Work(name="purge", run=doing.purge, every=own.consolidate_every),
     ]
 
@@ -114,10 +124,15 @@ class _Doing:
                 session = self._memory.session(meta.key)
                 if session.busy:
                     continue
-                mind = memory_of(records, session.settings, **_whose(meta.metadata))
-                problems += remember_due(session, mind)
+                done = outcome(partial(self._remembered, records, session))
+                problems += [words_of(done)] if isinstance(done, BaseException) else done
                 sessions += 1
         return {"sessions": sessions, "problems": problems}
+
+    def _remembered(self, records: Records, session: Session) -> list[str]:
+        """One session; what is wrong with it keeps no other from being remembered."""
+        whose = _whose(session.meta.metadata)
+        return list(remember_due(session, memory_of(records, session.settings, clock=self._clock, **whose)))
 
     def draw(self, job: Job) -> dict[str, Any]:
         session = self._memory.session(job.session)
@@ -125,7 +140,7 @@ class _Doing:
             return {"gone": True}
         with Records(self._memory) as records:
             whose = _whose(session.meta.metadata) | {"user": job.user, "environment": job.environment}
-            mind = memory_of(records, session.settings, **whose)
+            mind = memory_of(records, session.settings, clock=self._clock, **whose)
             if not mind.draws:
                 raise InvalidConfig(
                     "no model is configured that draws from turns", hint="set `memory.model` or `model`"
@@ -179,6 +194,15 @@ class _Doing:
             done = compact_idle(self._memory, summarise=summarise, by=by)
         return {"compacted": len(done)}
 
+    def embed(self, job: Job) -> dict[str, Any]:
+        with Records(self._memory) as records:
+            local = self._settings.recall.embedder == LOCAL
+            charge = (lambda texts: None) if local else charging(records, self._clock)
+            done = embed(self._memory, records, charge=charge)
+        sent = int(job.result.get("watermark", 0)) + done.embedded + done.refused
+        told = {"embedded": done.embedded, "refused": done.refused}
+        return {**told, "watermark": sent, "more": done.left}
+
     def purge(self, job: Job) -> dict[str, Any]:
         with Records(self._memory) as records:
             return {"finished": len(resume_purges(self._memory, records))}
@@ -188,7 +212,9 @@ class _Doing:
         spec = self._settings.compaction.summariser
         if not spec or spec == EXTRACTIVE:
             return None, EXTRACTIVE
-        who = governed(configured(spec, self._settings), records.jobs, records.limits, tenant=records.tenant)
+        who = governed(
+            configured(spec, self._settings), records.jobs, records.limits, self._clock, tenant=records.tenant
+        )
         ask = summariser_of(who.model, who.name, reach=who.reach)
 
         async def once(text: str) -> str:
@@ -201,10 +227,8 @@ class _Doing:
 
 
 def _whose(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """For whom a session's turns are remembered: its last user."""
-    users = [each for each in metadata.get("users", []) if isinstance(each, str)]
+    """In which run and environment a session's turns are remembered; for whom, each turn tells."""
     return {
-        "user": users[-1] if users else "",
         "run": str(metadata.get("run", "")),
         "environment": str(metadata.get("environment", PRODUCTION)),
     }

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -131,7 +132,7 @@ def local(at: int, zone: str) -> datetime:
 def _chosen(text: str) -> Iterator[tuple[re.Match[str], _Reading]]:
     """The matches, from the left, of those that begin together the longest, none within another. What cannot
     be resolved is among them, so that no part of it is read as something else."""
-    matches = [(match, read) for pattern, read in _READINGS for match in pattern.finditer(text)]
+    matches = [(match, read) for pattern, read in _readings() for match in pattern.finditer(text)]
     matches.sort(key=lambda each: (each[0].start(), -each[0].end()))
     end = 0
     for match, read in matches:
@@ -411,81 +412,87 @@ def _english(pattern: str) -> re.Pattern[str]:
 
 
 _BARE: Final = re.compile(r"(?P<y>\d{4})(?:-(?P<m>\d\d))?", re.ASCII)
-_READINGS: Final[tuple[tuple[re.Pattern[str], _Reading], ...]] = (
-    (
-        _english(r"(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|yesterday|today|tomorrow"),
-        _near_day,
-    ),
-    (
-        _english(
-            r"(?P<vague>(?:half|about|around|roughly|approximately|almost|nearly|over|than|least|some|or|to|and"
-            r"|every|once|days?|weeks?|months?|years?)\s+|\d+(?:\s*[-–—~]\s*|[/.,]))?"
-            rf"{_COUNT}\s+{_UNIT}\s+ago"
+
+
+@cache
+def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
+    """What is read, and how; made when it is first wanted, for it takes milliseconds."""
+    return (
+        (
+            _english(r"(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|yesterday|today|tomorrow"),
+            _near_day,
         ),
-        _ago,
-    ),
-    (
-        _english(rf"(?<!once )(?<!twice )(?<!times )in\s+{_COUNT}\s+{_UNIT}(?!\s+ago|')"),
-        _ahead,
-    ),
-    (_english(r"(?P<which>last|this|next)\s+(?P<unit>week|month|year)(?!\s+of\b|-)"), _period_beside),
-    (
-        _english(
-            r"(?P<which>last|this|next)\s+(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tues?|wed"
-            r"|thu(?:rs?)?|fri)(?!\s+(?:of|in)\b)"
+        (
+            _english(
+                r"(?P<vague>(?:half|about|around|roughly|approximately|almost|nearly|over|than|least|some|or|to|and"
+                r"|every|once|days?|weeks?|months?|years?)\s+|\d+(?:\s*[-–—~]\s*|[/.,]))?"
+                rf"{_COUNT}\s+{_UNIT}\s+ago"
+            ),
+            _ago,
         ),
-        _weekday_beside,
-    ),
-    (re.compile(rf"(?<![\w/.-]){_ISO_DAY}(?![\w/-]|\.\d|[ T]\d)", re.ASCII), _calendar),
-    (
-        re.compile(
-            rf"(?<![\w/.-]){_ISO_DAY}[ T](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,]\d+)?)?"
-            r"(?P<offset>Z|[+-]\d\d:?\d\d)?(?![\w:])",
-            re.ASCII | re.IGNORECASE,
+        (
+            _english(rf"(?<!once )(?<!twice )(?<!times )in\s+{_COUNT}\s+{_UNIT}(?!\s+ago|')"),
+            _ahead,
         ),
-        _moment,
-    ),
-    (_english(rf"{_VAGUE}{_DAY}\s+(?:of\s+)?{_NAME}\.?(?:,?\s+(?:{_YEAR}|{_BESIDE_YEAR}))?"), _calendar),
-    (
-        _english(
-            rf"{_VAGUE}{_NAME}\.?\s+(?:the\s+)?{_DAY}(?![\d:])(?:,?\s+(?:{_YEAR}(?!:)|{_BESIDE_YEAR}))?"
+        (_english(r"(?P<which>last|this|next)\s+(?P<unit>week|month|year)(?!\s+of\b|-)"), _period_beside),
+        (
+            _english(
+                r"(?P<which>last|this|next)\s+(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tues?|wed"
+                r"|thu(?:rs?)?|fri)(?!\s+(?:of|in)\b)"
+            ),
+            _weekday_beside,
         ),
-        _calendar,
-    ),
-    (_english(rf"{_NAME}\.?,?\s+(?:of\s+)?{_YEAR}"), _calendar),
-    (
-        _english(rf"(?:in|since|during|until|till)\s+{_YEAR}(?!\s*[-–—/%]|[.,]\d|\s+(?:{_THINGS})\b)"),
-        _calendar,
-    ),
-    # What could be the day and the month either way, or a fraction.
-    (re.compile(r"(?<![\w])\d{1,2}[/.]\d{1,2}(?:[/.]\d{2,4})?(?![\w])", re.ASCII), _nothing),
-    (re.compile(r"大?前天|昨天|今天|明天|大?后天(?!性)"), _near_day),
-    (
-        re.compile(
-            r"(?<![\d年])(?P<year>前年|去年|今年|明年|后年)的?"
-            r"(?:\s*(?P<m>(?<!\d)\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?)?"
+        (re.compile(rf"(?<![\w/.-]){_ISO_DAY}(?![\w/-]|\.\d|[ T]\d)", re.ASCII), _calendar),
+        (
+            re.compile(
+                rf"(?<![\w/.-]){_ISO_DAY}[ T](?P<hour>\d\d):(?P<minute>\d\d)"
+                r"(?::(?P<second>\d\d)(?:[.,]\d+)?)?"
+                r"(?P<offset>Z|[+-]\d\d:?\d\d)?(?![\w:])",
+                re.ASCII | re.IGNORECASE,
+            ),
+            _moment,
         ),
-        _near_year,
-    ),
-    (
-        re.compile(
-            r"(?P<vague>大约|大概|约|近|差不多|超过|至少|[几数第半年月零]|\d(?:\s*[-~—–到至]\s*|[.,]))?"
-            + _CHINESE_COUNT
-            + r"\s*"
-            # 三年前端 is three years of something.
-            rf"(?P<unit>天|{_CHINESE_WEEK}|个月|年)(?:以?前)(?![端台线锋排卫置提])"
+        (_english(rf"{_VAGUE}{_DAY}\s+(?:of\s+)?{_NAME}\.?(?:,?\s+(?:{_YEAR}|{_BESIDE_YEAR}))?"), _calendar),
+        (
+            _english(
+                rf"{_VAGUE}{_NAME}\.?\s+(?:the\s+)?{_DAY}(?![\d:])(?:,?\s+(?:{_YEAR}(?!:)|{_BESIDE_YEAR}))?"
+            ),
+            _calendar,
         ),
-        _ago,
-    ),
-    (
-        re.compile(
-            rf"(?<![上下])(?P<which>上{{1,3}}|下{{1,3}}|[这本])(?:(?P<unit>{_CHINESE_WEEK}|个?月)"
-            rf"(?:{_CHINESE_DAY}|(?<=月)\s*(?P<d>\d{{1,2}})\s*[日号]|(?![一二三四五六日天末亮])))"
+        (_english(rf"{_NAME}\.?,?\s+(?:of\s+)?{_YEAR}"), _calendar),
+        (
+            _english(rf"(?:in|since|during|until|till)\s+{_YEAR}(?!\s*[-–—/%]|[.,]\d|\s+(?:{_THINGS})\b)"),
+            _calendar,
         ),
-        _chinese_beside,
-    ),
-    (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月\s*(?P<d>\d{{1,2}})\s*[日号]"), _calendar),
-    (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月(?!\s*\d)份?"), _calendar),
-    (re.compile(rf"{_CHINESE_YEAR}(?!\s*\d|以?[前后]|[内间])"), _calendar),
-    (re.compile(r"(?<![\d年])(?<!年 )(?P<m>\d{1,2})\s*月\s*(?P<d>\d{1,2})\s*[日号]"), _calendar),
-)
+        # What could be the day and the month either way, or a fraction.
+        (re.compile(r"(?<![\w])\d{1,2}[/.]\d{1,2}(?:[/.]\d{2,4})?(?![\w])", re.ASCII), _nothing),
+        (re.compile(r"大?前天|昨天|今天|明天|大?后天(?!性)"), _near_day),
+        (
+            re.compile(
+                r"(?<![\d年])(?P<year>前年|去年|今年|明年|后年)的?"
+                r"(?:\s*(?P<m>(?<!\d)\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?)?"
+            ),
+            _near_year,
+        ),
+        (
+            re.compile(
+                r"(?P<vague>大约|大概|约|近|差不多|超过|至少|[几数第半年月零]|\d(?:\s*[-~—–到至]\s*|[.,]))?"
+                + _CHINESE_COUNT
+                + r"\s*"
+                # 三年前端 is three years of something.
+                rf"(?P<unit>天|{_CHINESE_WEEK}|个月|年)(?:以?前)(?![端台线锋排卫置提])"
+            ),
+            _ago,
+        ),
+        (
+            re.compile(
+                rf"(?<![上下])(?P<which>上{{1,3}}|下{{1,3}}|[这本])(?:(?P<unit>{_CHINESE_WEEK}|个?月)"
+                rf"(?:{_CHINESE_DAY}|(?<=月)\s*(?P<d>\d{{1,2}})\s*[日号]|(?![一二三四五六日天末亮])))"
+            ),
+            _chinese_beside,
+        ),
+        (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月\s*(?P<d>\d{{1,2}})\s*[日号]"), _calendar),
+        (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月(?!\s*\d)份?"), _calendar),
+        (re.compile(rf"{_CHINESE_YEAR}(?!\s*\d|以?[前后]|[内间])"), _calendar),
+        (re.compile(r"(?<![\d年])(?<!年 )(?P<m>\d{1,2})\s*月\s*(?P<d>\d{1,2})\s*[日号]"), _calendar),
+    )

@@ -22,6 +22,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -151,8 +152,9 @@ def _flat(profile: Profile) -> list[Line]:
 def _lines(text: str) -> list[Line]:
     raws = text.split("\n")
     lines: list[Line] = []
+    endless: set[str] = set()
     while len(lines) < len(raws):
-        stop = _opaque(raws, len(lines))
+        stop = _opaque(raws, len(lines), endless)
         if stop:
             lines += [Line(raw) for raw in raws[len(lines) : stop]]
         else:
@@ -160,20 +162,35 @@ def _lines(text: str) -> list[Line]:
     return lines
 
 
-def _opaque(raws: Sequence[str], start: int) -> int:
+def _opaque(raws: Sequence[str], start: int, endless: set[str]) -> int:
     """Where the code, comment or front matter that begins here ends; 0 when none begins. What is never closed
-    does not count, nor what holds a fact: it would hide from the next pass what this one writes."""
+    does not count, nor what holds a fact: it would hide from the next pass what this one writes. `endless`
+    keeps what is closed nowhere from here on, so that it is looked for once."""
     raw = raws[start]
     following = range(start + 1, len(raws))
     fence = _FENCE.fullmatch(raw)
-    stop = 0
+    mark, closes = "", _ends_front_matter
     if start == 0 and raw.rstrip() == "---":
-        stop = next((at + 1 for at in following if raws[at].rstrip() in ("---", "...")), 0)
+        mark = "---"
     elif fence and not (fence["fence"][0] == "`" and "`" in fence["rest"]):
-        stop = next((at + 1 for at in following if _closes(raws[at], fence["fence"])), 0)
+        mark = fence["fence"]
+        closes = partial(_closes, fence=mark)
     elif raw.rfind("<!--") > raw.rfind("-->"):
-        stop = next((at + 1 for at in following if "-->" in raws[at]), 0)
+        mark, closes = "<!--", _ends_comment
+    if not mark or mark in endless:
+        return 0
+    stop = next((at + 1 for at in following if closes(raws[at])), 0)
+    if not stop:
+        endless.add(mark)
     return 0 if any(_line(each).kind in ("fact", "state") for each in raws[start:stop]) else stop
+
+
+def _ends_front_matter(raw: str) -> bool:
+    return raw.rstrip() in ("---", "...")
+
+
+def _ends_comment(raw: str) -> bool:
+    return "-->" in raw
 
 
 def _closes(raw: str, fence: str) -> bool:
@@ -250,7 +267,8 @@ def updated(
     A page has at most `limit_lines` lines of records: what finds no room is `left_out`, the least sure first,
     and comes in when it is given again. A pass that would leave nothing but headings is refused unless it
     `may_empty` the page, and so is one that removes more than `limit_removed` of the lines of records (one
-    may always go). Raises `InvalidInput` for limits that are none, and for headings that are no line of text.
+    may always go); what is among `records` as forgotten counts in neither. Raises `InvalidInput` for limits
+    that are none, and for headings that are no line of text.
     """
     if not 0 <= limit_removed <= 1 or limit_lines < 1:
         raise InvalidInput("limits are a share from 0 to 1 and at least one line", removed=limit_removed)
@@ -276,7 +294,9 @@ def updated(
     added = [each for each in new if each.id in surest]
     for record in added:
         page.add(sections.get(kind(record)) or sections.get("", SECTIONS[""]), record)
-    forgotten = {*gone, *(each.id for each in given.values() if each.status == "forgotten")}
+    wished = {each.id for each in given.values() if each.status == "forgotten"}
+    forgotten = {*gone, *wished}
+    ended = [id for id in removed if id not in wished]
     update = Update(
         profile=profile,
         added=tuple([each.id for each in added]),
@@ -285,12 +305,12 @@ def updated(
         left_out=tuple([each.id for each in new if each.id not in surest]),
         kept=tuple(sorted(forgotten & page.ids())),
     )
-    if removed and not may_empty and not page.says_something():
+    if ended and not may_empty and not page.says_something():
         return Update(profile=profile, refused=f"it would empty the page of its {before} lines")
-    if len(removed) > bool(limit_removed) and len(removed) / before > limit_removed:
+    if len(ended) > bool(limit_removed) and len(ended) / before > limit_removed:
         return Update(
             profile=profile,
-            refused=f"it would remove {len(removed)} of {before} lines; {limit_removed:.0%} may go",
+            refused=f"it would remove {len(ended)} of {before} lines; {limit_removed:.0%} may go",
         )
     lost = {_tag(id) for line in lines if line.kind == "fact" for id in line.ids} - _tags(page)
     known = (profile.written - lost) | _tags(page)
@@ -487,6 +507,11 @@ class ProfileFiles:
         self.history = self.path.with_name(f"{self.path.name}.history")
         self._wait = wait
 
+    @property
+    def there(self) -> bool:
+        """Whether there is a page."""
+        return self.path.exists()
+
     def read(self) -> Profile:
         """The page; an empty one when there is no file."""
         return _decoded(self._load(self.path))
@@ -613,9 +638,8 @@ class ProfileFiles:
             return True
         if _page_of(before) != _page_of(after):
             self._keep(old, before)
-        if self._load(self.path) != old:
+        if not self._put(self.path, new, still=lambda: self._load(self.path) == old):
             return False
-        self._put(self.path, new)
         for path in self._versions()[SNAPSHOTS:]:
             osfiles.remove(path)
         return True
@@ -658,9 +682,9 @@ class ProfileFiles:
         except OSError as error:
             raise osfiles.failed(error, "reading a profile", path) from error
 
-    def _put(self, path: Path, data: bytes) -> None:
+    def _put(self, path: Path, data: bytes, still: Callable[[], bool] = lambda: True) -> bool:
         try:
-            osfiles.replace_file(path, data)
+            return osfiles.replace_file(path, data, still=still)
         except OSError as error:
             raise osfiles.failed(error, "writing a profile", path) from error
 

@@ -25,7 +25,9 @@ from stratalog.errors import (
     InvalidInput,
     InvalidKey,
     LaneDenied,
+    LogError,
     NotFound,
+    StorageFailed,
     StratalogError,
 )
 from stratalog.ids import derived_ulid, new_ulid, now_ms, ulid_ts
@@ -779,7 +781,13 @@ class MemoryService:
             ending: Ending = "refused" if isinstance(error, LaneDenied) else "failed"
             self._write(who, call, ending, scopes, counts, marks, type(error).__name__)
             raise
-        self._write(who, call, "done", scopes, counts, marks, note)
+        try:
+            self._write(who, call, "done", scopes, counts, marks, note)
+        except LogError as error:
+            raise StorageFailed(
+                f"what was asked for (`{call}`) is done, but its line in the audit could not be written",
+                hint=f"see to the audit: {error}",
+            ) from error
 
     def _write(
         self,

@@ -46,6 +46,13 @@ class Configured(NamedTuple):
             await close()
 
 
+class Where(NamedTuple):
+    """Where a model is, and the key that it is asked with."""
+
+    base_url: str
+    api_key: str
+
+
 class _Provider(NamedTuple):
     make: Callable[..., Model]
     base_url: str
@@ -85,6 +92,32 @@ def model_from(
     of it."""
     if spec.strip() == extractive.NAME:
         return Configured(extractive_chat.ExtractiveChat(), extractive.NAME, "machine")
+    where = where_is(spec, base_url=base_url, api_key=api_key, api_key_env=api_key_env, environ=environ)
+    provider, name = _named(spec)
+    options = {"sends_reasoning": True} if sends_reasoning and provider.make is openai.OpenAIChat else {}
+    model = provider.make(
+        api_key=where.api_key, base_url=where.base_url, headers=headers, retry=retry, **options
+    )
+    return Configured(model, name, reach or reach_of(where.base_url, proxy_for(where.base_url, getproxies())))
+
+
+def where_is(
+    spec: str,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    api_key_env: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> Where:
+    """Where the model that `spec` names is, and the key that it is asked with; raises as `model_from`."""
+    provider, _ = _named(spec)
+    variables = os.environ if environ is None else environ
+    url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
+    return Where(url, _key(provider, spec, base_url.strip(), api_key, api_key_env, variables))
+
+
+def _named(spec: str) -> tuple[_Provider, str]:
+    """The provider and the model's name. Raises `InvalidConfig`."""
     prefix, colon, name = (part.strip() for part in spec.partition(":"))
     provider = PROVIDERS.get(prefix)
     if provider is None or not name:
@@ -95,12 +128,7 @@ def model_from(
             f"{extractive.NAME} needs no provider"
         )
         raise InvalidConfig(what, given=spec, hint=hint)
-    variables = os.environ if environ is None else environ
-    url = base_url.strip() or variables.get(provider.url_variable, "").strip() or provider.base_url
-    key = _key(provider, spec, base_url.strip(), api_key, api_key_env, variables)
-    options = {"sends_reasoning": True} if sends_reasoning and provider.make is openai.OpenAIChat else {}
-    model = provider.make(api_key=key, base_url=url, headers=headers, retry=retry, **options)
-    return Configured(model, name, reach or reach_of(url, proxy_for(url, getproxies())))
+    return provider, name
 
 
 def _key(

@@ -6,26 +6,28 @@ taking a row out of a contentless index needs the very terms that went in, and r
 Unicode table or stemmer would not give these.
 
 It keeps no copy of the text, only the place of its passage and a preview to show; the log has the rest.
-Around it stand its neighbours: the nearest terms of the passage before and the one after lend a short answer
-the words of its question. What recall injected is no neighbour to anything and is a neighbour to itself: its
-own words count only as much as a neighbour's do.
+Documents of one session that stand less than six hours apart are one talk: they have consecutive numbers, by
+which neighbours are found however sessions are mixed in time. What recall injected is a talk of its own, and
+so nobody's neighbour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from stratalog.recall.terms import SPACELESS, terms
+from stratalog.recall.terms import SPACELESS, STOP, terms
 from stratalog.types import AnyEntry, Assistant, Compaction, Note, ToolCall, ToolResult, User
 
 PREVIEW: Final = 300
 _PASSAGE: Final = 8000  # characters, near 1,500 terms of English
 _WIDE: Final = 4  # a character of a script without spaces is a term, five of any other are one
-_NEIGHBOUR: Final = 100  # terms lent by each side: all of a chat message, an end of a tool's output
 _APART_MS: Final = 6 * 3_600_000  # further apart than this, two messages are two conversations
+_NAME: Final = 8  # terms of a name that count
+_PLACES: Final = 20  # bits of a document's number that count within its talk
+_QUESTION_MARKS: Final = ("?", "？", "؟")
 _DAY_MS: Final = 86_400_000
 _LAST_DAY: Final = 2_932_896  # of the year 9999, where datetime ends
 
@@ -37,7 +39,7 @@ _MONTHS: Final = (
 
 
 class Document(NamedTuple):
-    """One passage of one entry. `id` is 0 until it is stored; `terms` are joined by spaces."""
+    """One passage of one entry. `id` is 0 until it is stored; terms are joined by spaces."""
 
     id: int
     seq: int
@@ -49,16 +51,29 @@ class Document(NamedTuple):
     start: int
     stop: int
     preview: str
+    speaker: str  # terms of a name
+    asks: bool
+    size: int  # terms that are not stop words
     terms: str
 
+    @property
+    def talk(self) -> int:
+        return talk_of(self.id)
 
-class Row(NamedTuple):
-    """What the index holds for a document: terms joined by spaces, a column each."""
 
-    id: int
-    body: str
-    window: str
-    date: str
+def document_id(entry_id: str, start: int) -> str:
+    """What a document is called within its session: another name when its entry or its passage is."""
+    return f"{entry_id}:{start}"
+
+
+def talk_of(number: int) -> int:
+    """The talk that the document with this number belongs to."""
+    return number >> _PLACES
+
+
+def talk_from(number: int) -> int:
+    """The number of the first document of a talk after the one with the document of this number."""
+    return (talk_of(number) + 1) << _PLACES
 
 
 def words_of(entry: AnyEntry) -> str:
@@ -86,26 +101,30 @@ def documents(entries: Iterable[AnyEntry]) -> list[Document]:
     ]
 
 
-def rows(stored: Sequence[Document]) -> list[Row]:
-    """The rows for consecutive documents of one session, each with its neighbours among them."""
-    plain = [document for document in stored if not document.injected]
-    place = {id(document): at for at, document in enumerate(plain)}
+def numbered(new: Iterable[Document], last: Document | None, highest: int) -> list[Document]:
+    """`new` documents of a session with their numbers, in the order of these. `last` is the session's last
+    one that was not injected, `highest` the highest number of all sessions."""
     made = []
-    for document in stored:
-        date = " ".join(date_terms(document.ts))
-        if document.injected:
-            made.append(Row(document.id, "", document.terms, date))
-            continue
-        at = place[id(document)]
-        before = plain[at - 1] if at else None
-        after = plain[at + 1] if at + 1 < len(plain) else None
-        made.append(Row(document.id, document.terms, _window(before, document, after), date))
-    return made
+    for document in new:
+        number = talk_from(highest)
+        if last is not None and not document.injected and _near(last, document):
+            follows = last.id + 1
+            number = follows if talk_of(follows) == last.talk else number  # a talk may be full
+        highest = max(highest, number)
+        made.append(document._replace(id=number))
+        if not document.injected:
+            last = made[-1]
+    return sorted(made)
 
 
 def date_terms(ts: int) -> list[str]:
     """The terms of the day (UTC) of `ts`: its year, month, day and ISO form; none for an unknown time."""
-    return _day_terms(ts // _DAY_MS).split() if ts > 0 else []
+    return day_of(ts).split()
+
+
+def day_of(ts: int) -> str:
+    """The same, joined by spaces."""
+    return _day_terms(ts // _DAY_MS) if ts > 0 else ""
 
 
 def passages(text: str) -> Iterator[tuple[int, int]]:
@@ -135,6 +154,7 @@ def _day_terms(day: int) -> str:
 def _of_entry(entry: AnyEntry) -> Iterator[Document]:
     text = words_of(entry)
     injected = entry.meta is not None and entry.meta.get("injected") is True
+    speaker = _speaker(entry)
     for start, stop in passages(text):
         passage = text[start:stop]
         found = terms(passage)
@@ -150,6 +170,9 @@ def _of_entry(entry: AnyEntry) -> Iterator[Document]:
                 start=start,
                 stop=stop,
                 preview=_preview(passage),
+                speaker=speaker,
+                asks=any(mark in passage for mark in _QUESTION_MARKS),
+                size=sum(term not in STOP for term in found),
                 terms=" ".join(found),
             )
 
@@ -163,10 +186,14 @@ def _preview(passage: str) -> str:
     return storable(" ".join(passage[: 4 * PREVIEW].split())[:PREVIEW])
 
 
-def _window(before: Document | None, document: Document, after: Document | None) -> str:
-    left = before.terms.split(" ")[-_NEIGHBOUR:] if before and _near(before, document) else []
-    right = after.terms.split(" ", _NEIGHBOUR)[:_NEIGHBOUR] if after and _near(document, after) else []
-    return " ".join(left + right)
+def _speaker(entry: AnyEntry) -> str:
+    """The terms of the name of who said it. Without a name there are none: `user` and `assistant` are words
+    of many a question, and would be taken for names in it."""
+    for field in ("name", "speaker"):
+        name = entry.meta.get(field) if entry.meta is not None else None
+        if isinstance(name, str):
+            return " ".join(terms(name)[:_NAME])
+    return ""
 
 
 def _near(one: Document, other: Document) -> bool:

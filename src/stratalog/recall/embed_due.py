@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
 from stratalog.errors import Conflict, ModelRejected, ModelReplyUnusable
-from stratalog.recall.embed import Embedder, Space
-from stratalog.recall.vectors import Kept, VectorStore
+
+if TYPE_CHECKING:  # who plans this work need not have numpy
+    from stratalog.recall.embed import Embedder, Space
+    from stratalog.recall.vectors import Kept, VectorStore
 
 _AT_ONCE: Final = 16
 _HARMLESS: Final = "hello"

@@ -190,7 +190,7 @@ def _ready(material: Material, content: str, released: Set[str]) -> _Ready | Qua
     text, kinds = presentable(material.text)
     if not text:
         return Left(material.id, "empty")
-    return _Ready(f"{_attributed(material)}\n{_quoted(text)}", judged, kinds)
+    return _Ready(f"{attributed(material)}\n{_quoted(text)}", judged, kinds)
 
 
 def presentable(text: str) -> tuple[str, tuple[str, ...]]:
@@ -217,7 +217,7 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" if line else ">" for line in text.split("\n"))
 
 
-def _attributed(material: Material) -> str:
+def attributed(material: Material) -> str:
     """Who said it and where, on one line. A source that gives orders itself is not named."""
     source = " ".join(presentable(material.source)[0].split())
     if not source:

@@ -1,12 +1,8 @@
 """The lexical index: one SQLite file for a tenant, a stratum over its logs that can be deleted at any time.
 
-`docs` holds the documents (see `documents`) with their terms; `lex` is an FTS5 table without content, with
-a column for a document's own terms, its neighbours' and its day's, weighted in BM25. A fourth column names
-session, agent and channel; a filter on them becomes one more term of the query, so that a search within one
-session costs what the session costs and not what the tenant does. The same filters are SQL conditions too:
-the term is the shortcut, the condition is the rule. Terms come from Python, and the tokenizer is set to leave
-them alone. A row of a contentless table is removed by giving its terms again, so rows are computed by one
-pure function, from what is stored, for insertion, removal and search alike.
+A search has two steps, both of bounded cost: the full-text table names some 64 documents by the rarest of the
+question's words, within its filters, and with `meaning` some more are named by that; these and their
+neighbours are then ranked (see `ranking`). The tables are in `lexical_tables`.
 
 Text becomes documents before a transaction, and a transaction only writes. Every write is one BEGIN
 IMMEDIATE, together with the session's watermark (the last `seq` indexed): any number of threads and processes
@@ -17,16 +13,16 @@ errors of the tree, with the path. A connection must not be used on both sides o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from stratalog.errors import (
     Conflict,
@@ -39,61 +35,61 @@ from stratalog.errors import (
     StorageFailed,
     StorageFull,
 )
-from stratalog.keys import SessionKey
-from stratalog.recall.contract import Hit
-from stratalog.recall.documents import Document, Row, documents, rows
-from stratalog.recall.terms import is_spaceless, query_terms
+from stratalog.keys import SessionKey, parse_key
+from stratalog.recall import lexical_tables as tables
+from stratalog.recall.contract import Hit, Meaning
+from stratalog.recall.documents import Document, document_id, documents
+from stratalog.recall.ranking import (
+    REACH,
+    Row,
+    alone,
+    around,
+    asked_of,
+    by_prefix,
+    grown,
+    idf_of,
+    ranked,
+    score_of,
+)
+from stratalog.recall.scopes import named, role_terms, session_term, time_terms
+from stratalog.recall.terms import query_terms
 from stratalog.types import AnyEntry
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 MAX_QUERY_TERMS: Final = 64
+BUDGET: Final = 2000  # documents that have one of the words and are looked at, rarest words first
+WIDE: Final = 128  # of these, those that are read
+POOL: Final = 40  # of these, the candidates, before they bring their neighbours
+NEAREST: Final = 32  # candidates by meaning, for a question that shares no word with its answer
+_MOST: Final = 0.25
 _APPLICATION: Final = 0x53746C78  # "Stlx"
 _BUSY_S: Final = 5.0
+_KEY: Final = "(tenant, agent, channel, chat) = (?, ?, ?, ?)"
 _REBUILD: Final = "`stratalog rebuild` makes it anew from the logs"
 READ_ONLY: Final = "searching brings the index up to date: copy the data to where it can be written"
-_TABLES: Final = """
-CREATE TABLE sessions (
-    id INTEGER PRIMARY KEY,
-    tenant TEXT NOT NULL, agent TEXT NOT NULL, channel TEXT NOT NULL, chat TEXT NOT NULL,
-    generation INTEGER NOT NULL, seq INTEGER NOT NULL,
-    UNIQUE (tenant, agent, channel, chat)
-);
-CREATE TABLE docs (
-    id INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL,
-    seq INTEGER NOT NULL, ts INTEGER NOT NULL, role TEXT NOT NULL, injected INTEGER NOT NULL,
-    entry_id TEXT NOT NULL, turn TEXT NOT NULL,
-    start INTEGER NOT NULL, stop INTEGER NOT NULL, preview TEXT NOT NULL, terms TEXT NOT NULL
-);
-CREATE INDEX docs_of_session ON docs (session);
-CREATE VIRTUAL TABLE lex USING fts5 (
-    body, window, date, scope, content='', tokenize="ascii tokenchars '._-/\\:@#&+'"
-);
-"""
-_KEY: Final = "(tenant, agent, channel, chat) = (?, ?, ?, ?)"
-_DOC: Final = "id, seq, ts, role, injected, entry_id, turn, start, stop, preview, terms"
-_INSERT: Final = "INSERT INTO lex (rowid, body, window, date, scope) VALUES (?, ?, ?, ?, ?)"
-_REMOVE: Final = "INSERT INTO lex (lex, rowid, body, window, date, scope) VALUES ('delete', ?, ?, ?, ?, ?)"
-_SEARCH: Final = """
-SELECT docs.id, docs.session, lex.rank, bm25(lex, {body}, 0, 0, 0), bm25(lex, 0, {window}, 0, 0),
-       bm25(lex, 0, 0, {date}, 0)
-FROM lex CROSS JOIN docs ON docs.id = lex.rowid
-WHERE lex MATCH ? AND rank MATCH 'bm25({body}, {window}, {date}, 0)' {conditions}
-ORDER BY rank
-"""
 
 
-class Weights(NamedTuple):
-    """How much a term counts in a document's own words, in its neighbours' and in its date."""
+class _Filters(NamedTuple):
+    """What a hit must be. `match` is the same as a condition of the full-text query but for parts of days."""
 
-    body: float
-    window: float
-    date: float
+    agent: str | None
+    channel: str | None
+    session: SessionKey | None
+    roles: frozenset[str] | None
+    after: int | None
+    before: int | None
+    sessions: frozenset[SessionKey] | None = None
 
-
-# From a coarse grid on conversations 1-7 of LoCoMo, where the optimum is flat: recall at 10 is .71 to .73 for
-# a window of .35 to .65 and a date of .5 to 2 times the body. test_quality.py holds it to 8-10.
-WEIGHTS: Final = Weights(body=1.5, window=0.5, date=1.5)
+    def allows(self, key: SessionKey, row: Row) -> bool:
+        return (
+            (self.agent is None or self.agent == key.agent)
+            and (self.channel is None or self.channel == key.channel)
+            and (self.session is None or self.session == key)
+            and (self.roles is None or row.role in self.roles)
+            and (self.after is None or row.ts >= self.after)
+            and (self.before is None or row.ts < self.before)
+            and (self.sessions is None or key in self.sessions)
+        )
 
 
 class LexicalIndex:
@@ -106,9 +102,8 @@ class LexicalIndex:
     `NewerFormat` for an index of a later version and `ForeignFile` for another program's database.
     """
 
-    def __init__(self, path: Path, *, weights: Weights = WEIGHTS) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._weights = weights
         self._lock = threading.Lock()
         with _typed(path):
             _create(path)
@@ -145,7 +140,7 @@ class LexicalIndex:
         before = self.watermark(session)[1]
         found = documents(entry for entry in entries if before < entry.seq <= upto_seq)
         with self._transaction("IMMEDIATE") as db:
-            sid, seen = _session(db, session)
+            sid, seen = tables.enter_session(db, session)
             if seen < before:
                 raise Conflict(
                     "the session was removed from the index meanwhile",
@@ -154,7 +149,7 @@ class LexicalIndex:
                 )
             # Or another process may have come first.
             new = [document for document in found if document.seq > seen]
-            _append(db, sid, session, new)
+            tables.append(db, sid, session, new)
             db.execute(
                 "UPDATE sessions SET seq = ?, generation = ? WHERE id = ? AND seq <= ?",
                 (upto_seq, generation, sid, upto_seq),
@@ -179,21 +174,33 @@ class LexicalIndex:
         It is found no more at once; `scrub` makes its words leave the disk too.
         """
         with self._transaction("IMMEDIATE") as db:
-            sid = _session_id(db, session)
+            sid = tables.session_id(db, session)
             if sid is None:
                 return
-            every = db.execute(f"SELECT {_DOC} FROM docs WHERE session = ? ORDER BY id", (sid,))
-            gone = rows([Document(*row) for row in every])
-            db.executemany(_REMOVE, _scoped(gone, _scope(sid, session)))
-            db.execute("DELETE FROM docs WHERE session = ?", (sid,))
-            db.execute("DELETE FROM sessions WHERE id = ?", (sid,))
+            tables.take_out(db, sid, session)
 
     def rows_of(self, session: SessionKey) -> int:
         """How many documents of `session` there are."""
         with self._transaction() as db:
-            sid = _session_id(db, session)
-            row = db.execute("SELECT count(*) FROM docs WHERE session = ?", (sid,)).fetchone()
-        return int(row[0])
+            row = db.execute(f"SELECT docs FROM sessions WHERE {_KEY}", session).fetchone()
+        return int(row[0]) if row else 0
+
+    def marks(self) -> dict[str, str]:
+        """Every session that has been added, in writing, with a mark that is another whenever its documents
+        are."""
+        with self._transaction() as db:
+            found = db.execute("SELECT tenant, agent, channel, chat, made, docs FROM sessions").fetchall()
+        return {str(SessionKey(*key)): f"{made}-{docs}" for *key, made, docs in found}
+
+    def document_keys(self, session: SessionKey) -> list[tuple[str, int, int, int]]:
+        """The documents of `session`: the id of each (see `document_id`), the start and stop of its passage
+        in `words_of(entry)` and the entry's seq; in the order of the log, none when it is not there."""
+        with self._transaction() as db:
+            sid = tables.session_id(db, session)
+            found = db.execute(
+                "SELECT entry_id, start, stop, seq FROM docs WHERE session = ? ORDER BY seq, start", (sid,)
+            ).fetchall()
+        return [(document_id(entry_id, start), start, stop, seq) for entry_id, start, stop, seq in found]
 
     def scrub(self) -> None:
         """Leave nothing in the file of what was removed. Rewrites it: seconds for a large index.
@@ -222,46 +229,45 @@ class LexicalIndex:
         roles: Collection[str] | None = None,
         after_ts: int | None = None,
         before_ts: int | None = None,
+        times: Sequence[tuple[int, int]] = (),
+        per_session: int | None = None,
+        sessions: Collection[SessionKey] | None = None,
+        meaning: Meaning | None = None,
     ) -> list[Hit]:
-        """The `limit` best entries that have any of the query's terms, best first; an entry comes once.
+        """The `limit` best entries that have any of the query's terms or stand near one that has, best first;
+        an entry comes once. With `meaning`, also those that are near in it.
 
         `query` is plain words: no character in it is an operator, and one without terms finds nothing. Of a
         long one the first 64 distinct terms count. Filters narrow what is searched, each exactly: `agent`,
         `channel` and `session` by identity, `roles` by entry type tag (an empty collection allows none), time
-        by `after_ts` <= ts < `before_ts` in milliseconds. `limit` is as large as you like; raises
-        `InvalidInput` when it is negative.
+        by `after_ts` <= ts < `before_ts` in milliseconds; `sessions` are those of which a hit must be one.
+        `times` are spans [start, stop) that the query speaks of, in milliseconds: what is of them is
+        preferred. `per_session` is how many entries of one session come at most. `limit` is as large as you
+        like, and what lies behind the best of it costs; raises `InvalidInput` when it is negative.
         """
         if limit < 0:
             raise InvalidInput("limit cannot be negative", limit=limit)
-        asked = query_terms(query)[:MAX_QUERY_TERMS]
-        if not asked or not limit:
+        words = query_terms(query)[:MAX_QUERY_TERMS]
+        if not words or not limit:
             return []
-        conditions: list[tuple[str, list[Any]]] = []
-        if roles is not None:
-            wanted = [role for role in roles if role.isascii()]  # no tag is anything else
-            conditions.append((f"docs.role IN ({', '.join('?' * len(wanted))})", wanted))
-        if after_ts is not None:
-            conditions.append(("docs.ts >= ?", [_int64(after_ts)]))
-        if before_ts is not None:
-            conditions.append(("docs.ts < ?", [_int64(before_ts)]))
-        for column, value in (("agent", agent), ("channel", channel)):
-            if value is not None:
-                # As bytes: a lone surrogate cannot be bound as text, and equals no stored id.
-                same = f"docs.session IN (SELECT id FROM sessions WHERE CAST({column} AS BLOB) = ?)"
-                conditions.append((same, [value.encode("utf-8", "surrogatepass")]))
+        wanted = None if roles is None else frozenset(roles)
+        among = None if sessions is None else frozenset(sessions)
+        filters = _Filters(agent, channel, session, wanted, after_ts, before_ts, among)
         with self._transaction() as db:
-            scope = _named("a", agent) + _named("c", channel)
-            if session is not None:
-                sid = _session_id(db, session)
-                if sid is None:
-                    return []
-                scope = [f"s{sid}"]
-                conditions.append(("docs.session = ?", [sid]))
-            statement = _SEARCH.format(
-                **self._weights._asdict(), conditions="".join(f" AND {sql}" for sql, _ in conditions)
-            )
-            values = [_match(asked, scope), *(value for _, values in conditions for value in values)]
-            return _best(db, db.execute(statement, values), asked, limit)
+            search = _Search(db, words, tuple(times), filters)
+            pool = search.by_words(max(POOL, limit))
+            if meaning is not None:
+                pool |= _by_meaning(db, meaning)
+            rows = search.with_neighbours(pool)
+            keys = tables.keys_of(db, {row.session for row in rows.values()})
+            allowed = [at for at in grown(pool, rows) if filters.allows(keys[rows[at].session], rows[at])]
+            likeness = _likeness(db, meaning, rows, keys) if meaning is not None and allowed else {}
+            found = ranked(allowed, rows, search.asked, search.totals.mean_size, likeness)
+            best = _best(found, rows, limit, per_session)
+            documents = tables.documents_at(db, best)
+        return [
+            _hit(documents[at], keys[rows[at].session], found[at], _terms(words, at, rows)) for at in best
+        ]
 
     def _prepare(self) -> None:
         db = self._db
@@ -281,7 +287,7 @@ class LexicalIndex:
             db.execute("BEGIN IMMEDIATE")
             if _own_version(db, self._path) != SCHEMA:  # nobody else has made it meanwhile
                 _drop_everything(db)
-                for statement in _TABLES.split(";"):
+                for statement in tables.TABLES.split(";"):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {_APPLICATION}")
                 db.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -336,125 +342,173 @@ def _drop_everything(db: sqlite3.Connection) -> None:
             db.execute(f'DROP TABLE "{name}"')
 
 
-def _session_id(db: sqlite3.Connection, session: SessionKey) -> int | None:
-    row = db.execute(f"SELECT id FROM sessions WHERE {_KEY}", session).fetchone()
-    return row[0] if row else None
+class _Search:
+    """One question to the tables, and the candidates that have its words."""
 
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        words: Sequence[str],
+        times: tuple[tuple[int, int], ...],
+        filters: _Filters,
+    ) -> None:
+        self._db = db
+        self._filters = filters
+        self._rows: dict[int, Row] = {}
+        self.totals = tables.totals(db)
+        known = tables.having(db, [*words, *(tables.NAME + word for word in words)])
+        # A speaker's name says who, not what: it is no word, unless there is no other.
+        names = frozenset(word for word in words if tables.NAME + word in known)
+        rest = [word for word in words if word not in names] or words
+        counts = {
+            word: tables.beginning(db, word) if by_prefix(word) else known.get(word, tables.Having(0, 0))
+            for word in rest
+        }
+        every = self.totals.docs
+        idf = {word: idf_of(every, min(count.said, every)) for word, count in counts.items()}
+        dated = (word for word, count in counts.items() if count.dated)
+        self.asked = asked_of(idf, names, times, dated)
+        self._rows_with = {word: min(sum(count), every) for word, count in counts.items() if sum(count)}
 
-def _session(db: sqlite3.Connection, session: SessionKey) -> tuple[int, int]:
-    """The session's row id and watermark, made when missing."""
-    other = db.execute("SELECT tenant FROM sessions LIMIT 1").fetchone()
-    if other and other[0] != session.tenant:
-        raise InvalidInput(
-            "this index belongs to another tenant", key=session, tenant=other[0],
-            hint="use one index for each tenant",
-        )  # fmt: skip
-    db.execute(
-        "INSERT OR IGNORE INTO sessions (tenant, agent, channel, chat, generation, seq)"
-        " VALUES (?, ?, ?, ?, 0, 0)",
-        session,
-    )
-    row = db.execute(f"SELECT id, seq FROM sessions WHERE {_KEY}", session).fetchone()
-    return row[0], row[1]
+    def by_words(self, most: int) -> set[int]:
+        """The numbers of the `most` documents that are worth most by themselves.
 
+        What may be a hit because of its neighbours is not looked for, but where only its role keeps these
+        out: the answer is found by its question.
+        """
+        scope = self._scope()
+        pool = self._chosen(scope, most)
+        if self._filters.roles is not None:
+            pool |= self._chosen([*scope, role_terms(self._filters.roles)], most)
+        return pool
 
-def _append(db: sqlite3.Connection, sid: int, session: SessionKey, new: list[Document]) -> None:
-    """Store `new` after the session's other documents; the last of those gets its neighbour."""
-    first = db.execute("SELECT coalesce(max(id), 0) + 1 FROM docs").fetchone()[0]
-    stored = [document._replace(id=first + at) for at, document in enumerate(new)]
-    scope = _scope(sid, session)
-    tail = _plain(db, sid, "<", first, 2)[::-1]
-    after = rows([*tail, *stored])[max(len(tail) - 1, 0) :]
-    if tail:
-        before = rows(tail)[-1]
-        if before == after[0]:
-            del after[0]
-        else:
-            db.executemany(_REMOVE, _scoped([before], scope))
-    db.executemany(
-        f"INSERT INTO docs (session, {_DOC}) VALUES (?{', ?' * len(Document._fields)})",
-        ((sid, *document) for document in stored),
-    )
-    db.executemany(_INSERT, _scoped(after, scope))
+    def with_neighbours(self, pool: Iterable[int]) -> dict[int, Row]:
+        """The pool and its neighbours, in the order of their numbers. What lends words to these from further
+        away is not read: it costs as much again, and finds no more."""
+        wanted = {at + step for at in pool for step in range(-len(REACH), len(REACH) + 1)}
+        self._rows.update(tables.read(self._db, wanted - self._rows.keys()))
+        return {at: self._rows[at] for at in sorted(wanted) if at in self._rows}
 
+    def _chosen(self, scope: Sequence[Sequence[str]], most: int) -> set[int]:
+        covers = self._covers(scope, max(BUDGET, most))
+        # Of equal ones the newest: the sort keeps the order in which they were found.
+        wide = sorted(covers, key=covers.__getitem__, reverse=True)[: max(WIDE, most)]
+        if len(wide) <= most:
+            return set(wide)
+        self._rows.update(tables.read(self._db, [at for at in wide if at not in self._rows]))
+        worth = {at: alone(self._rows[at], self.asked, self.totals.mean_size) for at in wide}
+        return set(sorted(wide, key=worth.__getitem__, reverse=True)[:most])
 
-def _plain(db: sqlite3.Connection, sid: int, side: str, place: int, count: int) -> list[Document]:
-    """The `count` nearest documents on one side of `place` that were not injected, nearest first."""
-    order = "DESC" if side == "<" else "ASC"
-    found = db.execute(
-        f"SELECT {_DOC} FROM docs WHERE session = ? AND id {side} ? AND NOT injected"
-        f" ORDER BY id {order} LIMIT ?",
-        (sid, place, count),
-    )
-    return [Document(*row) for row in found]
-
-
-def _best(db: sqlite3.Connection, ranked: sqlite3.Cursor, asked: list[str], limit: int) -> list[Hit]:
-    hits: dict[tuple[int, int], Hit] = {}
-    with closing(ranked):
-        for place, sid, rank, *parts in ranked:
-            document = Document(*db.execute(f"SELECT {_DOC} FROM docs WHERE id = ?", (place,)).fetchone())
-            if (sid, document.seq) not in hits:  # a better passage of the same entry came before
-                hits[sid, document.seq] = _hit(db, sid, document, asked, rank, parts)
-            if len(hits) == limit:
+    def _covers(self, scope: Sequence[Sequence[str]], left: int) -> dict[int, float]:
+        """The documents with the rarest words, and the sum of the idf of those. As many words are asked for
+        as stand in `left` documents together, and one always: of that one the newest documents, if it stands
+        in more."""
+        covers: dict[int, float] = {}
+        known = tables.having(self._db, [term for terms in scope for term in terms])
+        sizes = [sum(known[term].said for term in terms if term in known) for terms in scope]
+        if not all(sizes):
+            return covers
+        # A condition that all documents meet is none; to go through it takes longer than the words do.
+        scope = [terms for terms, size in zip(scope, sizes, strict=True) if size < self.totals.docs]
+        share = min([*sizes, self.totals.docs]) / max(self.totals.docs, 1)
+        times = (_int64(self._filters.after), _int64(self._filters.before))
+        for word in sorted(self._rows_with, key=self._rows_with.__getitem__):
+            if covers and self._rows_with[word] * share > left:
                 break
-    return list(hits.values())
+            found = tables.matching(self._db, _match(word, scope), times, left + 1)
+            if covers and len(found) > left:
+                break
+            left -= len(found)
+            for at in found:
+                covers[at] = covers.get(at, 0.0) + self.asked.idf[word]
+            if left <= 0:
+                break
+        return covers
+
+    def _scope(self) -> list[list[str]]:
+        """Terms of each of which lists a hit has one, but for its role."""
+        filters = self._filters
+        scope = [[term] for term in (*named("a", filters.agent), *named("c", filters.channel))]
+        for keys in ([filters.session] if filters.session is not None else None, filters.sessions):
+            if keys is not None:
+                sids = (tables.session_id(self._db, key) for key in keys)
+                scope.append([session_term(sid) for sid in sids if sid is not None])
+        if filters.after is not None or filters.before is not None:
+            spans = tables.having(self._db, time_terms(filters.after, filters.before))
+            # The time is a condition of the tables too. Where the spans hold much, that alone is quicker.
+            if sum(count.said for count in spans.values()) < self.totals.docs * _MOST or not spans:
+                scope.append(list(spans))
+        return scope
 
 
-def _hit(
-    db: sqlite3.Connection, sid: int, document: Document, asked: list[str], rank: float, parts: list[float]
-) -> Hit:
-    key = db.execute("SELECT tenant, agent, channel, chat FROM sessions WHERE id = ?", (sid,)).fetchone()
-    around = [*_plain(db, sid, "<", document.id, 1), document, *_plain(db, sid, ">", document.id, 1)]
-    row = next(row for row in rows(around) if row.id == document.id)
-    there = f"{row.body} {row.window} {row.date}"
-    words = set(there.split(" "))
+def _by_meaning(db: sqlite3.Connection, meaning: Meaning) -> set[int]:
+    numbers = set()
+    for key, name in meaning.nearest(NEAREST):
+        sid = tables.session_id(db, parse_key(key))
+        entry_id, _, start = name.rpartition(":")
+        number = tables.number_of(db, sid, entry_id, int(start)) if sid is not None else None
+        numbers |= {number} if number is not None else set()
+    return numbers
+
+
+def _likeness(
+    db: sqlite3.Connection, meaning: Meaning, rows: Mapping[int, Row], keys: Mapping[int, SessionKey]
+) -> dict[int, float]:
+    named = tables.named_at(db, rows)
+    asked = [(str(keys[rows[at].session]), document_id(*named[at])) for at in named]
+    found = zip(named, meaning.likeness(asked), strict=True)
+    return {at: value for at, value in found if value is not None}
+
+
+def _best(found: Iterable[int], rows: Mapping[int, Row], limit: int, per_session: int | None) -> list[int]:
+    """The first passage of each entry, as many as are wanted."""
+    best: dict[tuple[int, int], int] = {}
+    of_session: Counter[int] = Counter()
+    for at in found:
+        session, seq = rows[at].session, rows[at].seq
+        if (session, seq) in best or (per_session is not None and of_session[session] >= per_session):
+            continue
+        best[session, seq] = at
+        of_session[session] += 1
+        if len(best) == limit:
+            break
+    return list(best.values())
+
+
+def _terms(words: Sequence[str], at: int, rows: Mapping[int, Row]) -> tuple[str, ...]:
+    """The words that stand in the row, near it, in its date or in its speaker's name."""
+    near = [rows[at], *(rows[one] for one, _ in around(rows[at], rows))]
+    text = " ".join(["", *(row.terms for row in near), rows[at].day, rows[at].speaker, ""])
+    return tuple(word for word in words if (f" {word}" if by_prefix(word) else f" {word} ") in text)
+
+
+def _hit(document: Document, key: SessionKey, parts: dict[str, float], terms: tuple[str, ...]) -> Hit:
     return Hit(
-        session=SessionKey(*key),
+        session=key,
         entry_id=document.entry_id,
         seq=document.seq,
         turn=document.turn,
         ts=document.ts,
         role=document.role,
-        score=-rank,
-        parts={name: -part for name, part in zip(Weights._fields, parts, strict=True) if part},
+        score=score_of(parts),
+        parts=parts,
         snippet=document.preview,
-        terms=tuple(term for term in asked if term in words or (_by_prefix(term) and term in there)),
+        terms=terms,
         start=document.start,
         stop=document.stop,
         injected=bool(document.injected),
     )
 
 
-def _match(asked: list[str], scope: list[str]) -> str:
+def _match(word: str, scope: Sequence[Sequence[str]]) -> str:
     """The FTS5 query. Terms have no quotes, and in quotes nothing is an operator."""
-    words = " OR ".join(f'"{term}"*' if _by_prefix(term) else f'"{term}"' for term in asked)
-    narrowed = "".join(f' AND scope : "{name}"' for name in scope)
-    return f"{{body window date}} : ({words}){narrowed}"
+    asked = f'"{word}"*' if by_prefix(word) else f'"{word}"'
+    narrowed = (" OR ".join(f'"{term}"' for term in terms) for terms in scope)
+    return " AND ".join([asked, *(f"({terms})" for terms in narrowed)])
 
 
-def _by_prefix(term: str) -> bool:
-    """One character of a script without spaces begins the bigram that it stands in."""
-    return len(term) == 1 and is_spaceless(term)
-
-
-def _scope(sid: int, session: SessionKey) -> str:
-    return " ".join([f"s{sid}", *_named("a", session.agent), *_named("c", session.channel)])
-
-
-def _named(kind: str, value: str | None) -> list[str]:
-    """A term for an id: a digest, since an id may hold what ends a term."""
-    if value is None:
-        return []
-    return [kind + hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()]
-
-
-def _scoped(made: list[Row], scope: str) -> Iterator[tuple[int, str, str, str, str]]:
-    return ((*row, scope) for row in made)
-
-
-def _int64(value: int) -> int:
-    return max(-(2**63), min(value, 2**63 - 1))
+def _int64(value: int | None) -> int | None:
+    return None if value is None else max(-(2**63), min(value, 2**63 - 1))
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -4,7 +4,8 @@ Text is normalised (NFKC) and cut into runs. A run of a script without spaces (H
 gives every character with its successor, the last one alone, so that one character can be asked for by
 prefix. Anything else is a token: letters, digits and marks of other scripts, held together by the
 connectors of identifiers (`src/foo_bar.py`, `1.2.3`, `ABC-123`, `a@b.org`, `ns::Name`). A plain word is
-casefolded and, when it is Latin, freed of accents and stemmed; a compound gives itself whole, its names and
+casefolded and, when it is Latin, freed of accents and stemmed, an irregular form of English as its base
+(`went`: go); a compound gives itself whole, its names and
 the pieces of its names (`getUserName`: getusername, get, user, name). Nothing here knows SQLite.
 
 Hostile input costs linear time and little space. A term is cut to its first 64 characters, on both sides
@@ -17,7 +18,7 @@ split either. A token expands once and is remembered.
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import regex
@@ -63,11 +64,11 @@ _APOSTROPHES = {0x2019: "'", 0x02BC: "'", 0xFF07: "'"}
 
 # Function words, written as the terms they become.
 _STOP_WORDS = """
-    a about ain all also am an and ani are aren as at be becaus been befor but by can could couldn did didn do
-    doe doesn don for from had hadn has hasn have haven he her here hi him how i if in into is isn it just let
-    ll me my no not of on or our out re she should shouldn so some such than that the their them then there
-    these they this those to too us ve veri was wasn we were weren what when where which while who whom whose
-    whi will with won would wouldn you your
+    a about ain all also am an and ani are aren as at be becaus been befor both but by can could couldn did
+    didn do doe doesn don for from had hadn has hasn have haven he her here hi him his how i if in into is isn
+    it just let ll mani me much my no not of on or our out re she should shouldn so some such than that the
+    their them then there these they this those to too us ve veri was wasn we were weren what when where which
+    while who whom whose whi will with won would wouldn you your
     什么 什麼 甚么 甚麼 怎么 怎麼 怎样 怎樣 哪里 哪裡 哪些 哪个 哪個 为什 為什 为何 為何 多少 如何 是否
     我们 我們 你们 你們 他们 他們 她们 她們 它们 它們 这个 這個 那个 那個 这些 這些 那些 这里 這裡 那里 那裡
     一个 一個 可以 没有 沒有 是什 么是 麼是 有什 了什 的是 是的 了吗 了嗎 的吗 的嗎 是谁 是誰
@@ -75,6 +76,20 @@ _STOP_WORDS = """
     です ます した して いる ある この その あの こと から まで
 """
 STOP: Final = frozenset(_STOP_WORDS.split())
+
+# Forms that no stemmer takes together, each group with its base last; not `won`, which is in `won't` too.
+_IRREGULAR: Final = """
+    became become begun began begin|bought buy|broke broken break|brought bring|built build|came come
+    caught catch|chose chosen choose|children child|drank drunk drink|drawn drew draw|driven drove drive
+    eaten ate eat|fallen fell fall|feet foot|felt feel|flew flown fly|forgot forgotten forget|fought fight
+    found find|froze frozen freeze|gave given give|gone went go|got gotten get|grew grown grow|heard hear
+    held hold|hid hidden hide|kept keep|knew known know|led lead|left leave|lent lend|lost lose|made make
+    meant mean|men man|met meet|mice mouse|paid pay|people person|ran run|ridden rode ride|risen rise
+    said say|sang sung sing|sat sit|saw seen see|sent send|shot shoot|shown show|slept sleep|sold sell
+    sought seek|spent spend|spoke spoken speak|stole stolen steal|stood stand|swam swum swim|taken took take
+    taught teach|teeth tooth|thought think|threw thrown throw|told tell|understood understand|wives wife
+    woke woken wake|women woman|wore worn wear|written wrote write
+"""
 
 
 def terms(text: str) -> list[str]:
@@ -152,4 +167,12 @@ def _term(word: str) -> str:
         folded = bare if bare.isascii() else unicodedata.normalize("NFC", folded)
     if folded.isascii() and folded.isalpha() and len(folded) <= MAX_TERM:
         folded = stem(folded)
+        folded = _bases().get(folded, folded)
     return folded[:MAX_TERM]
+
+
+@cache
+def _bases() -> dict[str, str]:
+    """The stem of each irregular form, with its base's."""
+    groups = (group.split() for line in _IRREGULAR.strip().split("\n") for group in line.split("|"))
+    return {stem(form): stem(group[-1]) for group in groups for form in group[:-1]}

@@ -73,8 +73,8 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
 
     `metadata` is what was said of the session itself, such as where its records may live; a restart keeps it.
     `answered` is the number of the last end of an answered turn, `remembered` that up to which turns are in
-    the records (0: none are to be), `blocks` that of the memory blocks that were frozen last, and `compacted`
-    that of the last compaction; each 0 where there is none since the last restart."""
+    the records (0: none are to be), also from before a restart. `blocks` is that of the memory blocks that
+    were frozen last, and `compacted` that of the last compaction; 0 where there is none since then."""
 
     v: int = VERSION
     key: str
@@ -146,12 +146,13 @@ def advance(meta: SessionMeta, entry: AnyEntry, title_length: int = 40) -> Sessi
 def _noted(meta: SessionMeta, note: Note) -> dict[str, Any]:
     """What a note changes."""
     data = note.data if isinstance(note.data, dict) else {}
-    past = note.seq if meta.remembered else 0  # what is before this note is not to be remembered any more
     if note.kind == RESTART:
         blank = {name: _BLANK[name] for name in _OF_A_HISTORY}
-        return {**blank, "generation": meta.generation + 1, "remembered": past}
+        return {**blank, "generation": meta.generation + 1}
     if note.kind == FORK:
-        return {"forked_from": str(data.get("parent", "")), "remembered": past}
+        # Whose turns they were has them in its records, or will.
+        remembered = note.seq if meta.remembered else 0
+        return {"forked_from": str(data.get("parent", "")), "remembered": remembered}
     if note.kind == FACT:
         return {"facts": pinned(meta.facts, note)}
     if note.kind == METADATA:
@@ -249,7 +250,6 @@ _OF_A_HISTORY = (
     "remembers",
     "facts",
     "frozen",
-    "answered",
     "blocks",
     "compacted",
 )

@@ -21,10 +21,13 @@ from stratalog.surfaces.cli import (
     jobs,
     kb,
     listing,
+    measuring,
     metadata,
     purging,
+    quarantine,
     reading,
     remembering,
+    searching,
     upkeep,
 )
 from stratalog.surfaces.cli.failures import guarded
@@ -106,7 +109,7 @@ for _name, _run in (
     ("chat", chatting.chat_command),
     ("import", importing.import_command),
     ("sessions", listing.sessions_command),
-    ("search", listing.search_command),
+    ("search", searching.search_command),
     ("show", reading.show_command),
     ("context", reading.context_command),
     ("title", changing.title_command),
@@ -160,6 +163,18 @@ _kb.callback(invoke_without_command=True)(kb.kb_group)
 for _name, _kept in kb.COMMANDS:
     _kb.command(_name, cls=_Command)(command(_kept))
 app.add_typer(_kb, name="kb")
+
+_quarantine = typer.Typer(cls=_Group)
+_quarantine.callback(invoke_without_command=True)(quarantine.quarantine_group)
+for _name, _held in quarantine.COMMANDS:
+    _quarantine.command(_name, cls=_Command)(command(_held))
+app.add_typer(_quarantine, name="quarantine")
+
+_eval = typer.Typer(cls=_Group)
+_eval.callback(invoke_without_command=True)(measuring.eval_group)
+for _name, _measured in measuring.COMMANDS:
+    _eval.command(_name, cls=_Command)(command(_measured))
+app.add_typer(_eval, name="eval")
 
 
 def main() -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from stratalog import parse_key
 from stratalog.errors import InvalidInput, SessionBusy
+from stratalog.surfaces.cli.confirming import YesOption, asks, confirmed
 from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.keys import Listed, find, new_key
+from stratalog.surfaces.cli.loading import drop_records
 from stratalog.surfaces.cli.output import Output
 from stratalog.surfaces.cli.plain import counted
 from stratalog.surfaces.cli.state import KeyArgument, State
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")]
 
 
 def title_command(
@@ -107,17 +106,9 @@ def delete_command(state: State, key: KeyArgument, yes: YesOption = False) -> No
                 state.finish({"key": str(session.key), "deleted": False})
                 raise typer.Exit(WRONG)
         session.delete()
+        drop_records(memory, session.key, str(meta.metadata.get("environment") or ""))
         state.output.tell(f"deleted {_name(state.output, meta)}")
         state.finish({"key": str(session.key), "deleted": True})
-
-
-def asks(output: Output) -> bool:
-    """Whether there is a person to ask."""
-    return sys.stdin is not None and sys.stdin.isatty() and output.err.is_terminal
-
-
-def confirmed(output: Output, question: str) -> bool:
-    return typer.confirm(output.text(question), default=False, err=True)
 
 
 def _name(output: Output, meta: Listed) -> str:

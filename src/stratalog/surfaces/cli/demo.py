@@ -13,9 +13,10 @@ from rich.text import Text
 from stratalog.demo import transcript_path
 from stratalog.osfiles import failed
 from stratalog.surfaces.cli.importing import import_value, run_import
-from stratalog.surfaces.cli.listing import list_sessions, search
+from stratalog.surfaces.cli.listing import list_sessions
 from stratalog.surfaces.cli.plain import unicode_text
 from stratalog.surfaces.cli.reading import show_context
+from stratalog.surfaces.cli.searching import search
 from stratalog.surfaces.cli.state import State
 
 ENGLISH = "why were delivery times wrong"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+from stratalog import SessionKey, Stratalog
 from stratalog.config import Settings
 from stratalog.engine.compaction import Policy
+from stratalog.engine.core import Found
 from stratalog.surfaces.cli.asking import Who
 from stratalog.surfaces.cli.state import State
 
@@ -45,6 +48,39 @@ def desk(state: State, who: Who) -> AbstractContextManager[Desk]:
     return records.desk(state, who)
 
 
+def drop_records(memory: Stratalog, key: SessionKey, environment: str) -> None:
+    """See `Records.drop_session`."""
+    from stratalog.engine.remembering import PRODUCTION, Records
+
+    with Records(memory) as records:
+        records.drop_session(key, environment or PRODUCTION)
+
+
+def beside(
+    state: State,
+    memory: Stratalog,
+    query: str,
+    turns: Sequence[Found],
+    *,
+    limit: int,
+    explain: bool,
+    **which: bool,
+) -> tuple[list[Found | dict[str, Any]], Callable[[int, int], None]]:
+    """What `beside.searched` finds, what is no turn as JSON has it; and how one of these is printed, by its
+    number and its place."""
+    from stratalog.surfaces.cli import beside
+
+    found = beside.searched(memory, query, turns, limit=limit, **which)
+    values = [each if isinstance(each, Found) else beside.value_of(each) for each in found]
+
+    def show(number: int, place: int) -> None:
+        each = found[place]
+        assert not isinstance(each, Found)
+        beside.print_beside(state.output, number, each, explain)
+
+    return values, show
+
+
 def destroy(state: State, kind: str, id: str, environment: str, *, dry_run: bool, yes: bool) -> int:
     """See `purges.destroy`."""
     from stratalog.surfaces.cli import purges
@@ -64,6 +100,13 @@ def work(state: State, *, forever: bool) -> int:
     from stratalog.surfaces.cli import due
 
     return due.run_on(state) if forever else due.run_once(state)
+
+
+def measure(state: State, kind: Literal["locomo", "squad"], embedder: str) -> None:
+    """See `evaluating.run`."""
+    from stratalog.surfaces.cli import evaluating
+
+    evaluating.run(state, kind, embedder)
 
 
 def describing(memory: Stratalog, spec: str) -> AbstractContextManager[Describe]:

@@ -13,13 +13,19 @@ from stratalog.surfaces.cli.record_views import whole
 from stratalog.surfaces.cli.state import State
 
 
-def bring_up_to_date(state: State, records: Records, who: Caller, *, force: bool) -> int:
+def bring_up_to_date(state: State, records: Records, who: Caller, *, force: bool, anew: bool) -> int:
     """The pages of who asks, or of everybody when nobody does."""
     most = 1.0 if force else records.settings.background.most_removed
     found: list[Refreshed] = []
     for only in pages_of(who) or (None,):
         done = refresh(
-            records.store, records.data, records.tenant, only=only, most_removed=most, may_empty=force
+            records.store,
+            records.data,
+            records.tenant,
+            only=only,
+            anew=anew,
+            most_removed=most,
+            may_empty=force,
         )
         found += done.pages
     for each in found:

@@ -8,6 +8,7 @@ encoding cannot hold is escaped too, before anything is aligned, so that columns
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import regex
 from rich.cells import cell_len
@@ -55,6 +56,11 @@ def clipped(text: str, graphemes: int, more: str = "…") -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """The number with what it counts, in the singular or the plural: `1 session`, `1,204 entries`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def parts_line(parts: Mapping[str, float]) -> str:
+    """What a score is made of: `words +1.204, session +0.120`."""
+    return ", ".join(f"{name} {value:+.3f}" for name, value in parts.items())
 
 
 def safe_json(text: str, encoding: str = "utf-8") -> str:

@@ -12,7 +12,7 @@ from stratalog import Stratalog
 from stratalog.engine.purging import PurgeReceipt, purge, resume_purges
 from stratalog.engine.remembering import ADMIN, PRODUCTION, Caller, Records, Selector
 from stratalog.errors import InvalidInput
-from stratalog.surfaces.cli.changing import asks, confirmed
+from stratalog.surfaces.cli.confirming import asks, confirmed
 from stratalog.surfaces.cli.failures import OK, WRONG
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import counted

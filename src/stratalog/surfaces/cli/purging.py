@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stratalog.errors import InvalidInput
-from stratalog.surfaces.cli.changing import YesOption
+from stratalog.surfaces.cli.confirming import YesOption
 from stratalog.surfaces.cli.keys import complete
 from stratalog.surfaces.cli.loading import destroy, finish
 from stratalog.surfaces.cli.state import State

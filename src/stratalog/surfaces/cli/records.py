@@ -253,8 +253,8 @@ class Desk:
 
     # --- pages and tidying ---
 
-    def profiles(self, *, force: bool) -> int:
-        return pages.bring_up_to_date(self._state, self._records, self._caller, force=force)
+    def profiles(self, *, force: bool, anew: bool) -> int:
+        return pages.bring_up_to_date(self._state, self._records, self._caller, force=force, anew=anew)
 
     def page(self, *, sources: bool) -> int:
         return pages.show(self._state, self._records, self._caller, sources=sources)

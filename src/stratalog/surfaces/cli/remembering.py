@@ -246,10 +246,14 @@ def profiles_command(
             "--force", metavar="", help="Also where a page would lose more lines than the settings allow."
         ),
     ] = False,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", metavar="", help="From the first record on, as after a backup was put back."),
+    ] = False,
 ) -> None:
     """Bring USER.md and MEMORY.md up to date, of who asks or of everybody. Exit code 1 if one was left."""
     with desk(state, who) as records:
-        code = records.profiles(force=force)
+        code = records.profiles(force=force, anew=anew)
     raise typer.Exit(code)
 
 
