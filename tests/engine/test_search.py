@@ -1,4 +1,4 @@
-"""engine/core.py: what a search makes of the times in a question, and of a model of pairs."""
+"""engine/core.py and asking.py: what a search makes of the times in a question, and of a model of pairs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.engine.asking import times_in
 from stratalog.engine.core import Stratalog
 from stratalog.types import AnyEntry, ToolResult, User
 
@@ -17,38 +18,34 @@ KEY = "a:cli:main"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A directory with one session of three dinners, ten days apart."""
+    """A directory with one session of three dinners, twenty days apart."""
     with Stratalog(tmp_path / "data") as memory:
         said: list[AnyEntry] = [
-            User(content=f"dinner with {name}", ts=NOON + 10 * DAY * number)
+            User(content=f"dinner with {name}", ts=NOON + 20 * DAY * number)
             for number, name in enumerate(("Ana", "Bob", "Eva"))
         ]
         memory.session(KEY).append(*said)
     return tmp_path / "data"
 
 
-def snippets(memory: Stratalog, query: str, now: int | None = None) -> list[str]:
-    return [found.hit.snippet for found in memory.search(query, now_ms=now)]
-
-
 @pytest.mark.parametrize("query", ["dinner 3 weeks ago", "dinner on May 8, 2023", "3周前 dinner"])
-def test_a_time_is_counted_from_now(data: Path, query: str) -> None:
+def test_a_time_is_preferred(data: Path, query: str) -> None:
     """What is of the time comes first, and says so; the rest stays."""
     with Stratalog(data) as memory:
-        found = memory.search(query, now_ms=NOON + 21 * DAY)
-        assert found[0].hit.snippet == "dinner with Ana"
-        assert len(found) == 3
-    if "ago" in query or "前" in query:
-        with Stratalog(data) as memory:
-            assert snippets(memory, query, NOON + 31 * DAY)[0] == "dinner with Bob"
-            assert "time" in memory.search(query, now_ms=NOON + 31 * DAY)[0].hit.parts
+        found = memory.search(query, times=times_in(query, "UTC", NOON + 21 * DAY))
+    assert found[0].hit.snippet == "dinner with Ana"
+    assert ["time" in each.hit.parts for each in found] == [True, False, False]
 
 
-def test_a_wrong_zone_leaves_search_alone(data: Path) -> None:
-    """Where the settings' zone is none, times are words."""
-    (data / "stratalog.toml").write_text('[memory]\nzone = "Nowhere/At_all"\n')
-    with Stratalog(data) as memory:
-        assert len(snippets(memory, "dinner yesterday")) == 3
+def test_times_are_of_the_zone_and_the_moment() -> None:
+    """What is relative counts from now where it is asked; without a zone or a date there is no time."""
+    day = NOON - NOON % DAY
+    assert times_in("yesterday", "UTC", NOON) == [(day - DAY, day)]
+    assert times_in("yesterday", "Asia/Shanghai", NOON) == [(day - DAY - 8 * DAY // 24, day - 8 * DAY // 24)]
+    assert times_in("dinner", "UTC", NOON) == []
+    assert times_in("yesterday", "Nowhere/At_all", NOON) == []
+    ((start, stop),) = times_in("today", "UTC")
+    assert stop - start == DAY
 
 
 def test_a_model_of_pairs_orders(data: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.meaning import Embedding
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
-from stratalog.errors import InvalidInput, InvalidKey, LogError, StratalogError
+from stratalog.errors import InvalidKey, LogError, StratalogError
 from stratalog.keys import (
     SessionKey,
     parse_key,
@@ -35,7 +35,6 @@ from stratalog.keys import (
 from stratalog.log.contract import LogStore, Problem, Verification, Verifies
 from stratalog.log.jsonl import JsonlStore
 from stratalog.log.sqlite import SqliteStore
-from stratalog.memory.dates import resolved
 from stratalog.recall.contract import Hit, Rerank
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt, holds
@@ -296,7 +295,7 @@ class Stratalog:
         neighbours: int = 0,
         sessions: Collection[str | SessionKey] | None = None,
         meaning: bool = True,
-        now_ms: int | None = None,
+        times: Sequence[tuple[int, int]] = (),
         rerank: Rerank | None = None,
     ) -> list[Found]:
         """What was said about something, best first, over all of the tenant's sessions.
@@ -307,8 +306,8 @@ class Stratalog:
         one that fails is told in `problems`, and words answer. Of one session it is so only where its
         residency allows it to be asked.
 
-        A time in the query (`last May`, 上周) is preferred, not demanded; it counts from `now_ms`, None for
-        the clock, in the zone of the settings. `rerank` scores the texts of the best 30 against the query,
+        `times` are spans [start, stop) that the query speaks of, in milliseconds (`asking.times_in` finds
+        them): what was said then is preferred. `rerank` scores the texts of the best 30 against the query,
         and these come in the order of its scores.
         """
         key = self.session(session).key if session is not None else None
@@ -335,7 +334,7 @@ class Stratalog:
                 after_ts=after_ts,
                 before_ts=before_ts,
                 sessions=among,
-                times=self._times(query, now_ms),
+                times=times,
                 meaning=asked,
             )
         # A fork has the same entries; each is told once.
@@ -414,15 +413,6 @@ class Stratalog:
         if problem.key:
             return problem.key.startswith(f"{self.tenant}/")
         return Path(problem.path).is_relative_to(tenant_path(self.data, self.tenant))
-
-    def _times(self, query: str, now_ms: int | None) -> list[tuple[int, int]]:
-        """The times that the query speaks of; none where the zone of the settings is none."""
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        try:
-            dated = resolved(query, now, self.settings_of().memory.zone)
-        except InvalidInput:  # which what remembers dates tells
-            return []
-        return [(date.when.at, date.ends) for date in dated]
 
     def _reranked(self, query: str, hits: list[Hit], rerank: Rerank) -> list[Hit]:
         scores = rerank(query, [self._passage(hit) for hit in hits])

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from stratalog.engine.asking import times_in
 from stratalog.engine.core import Found, Stratalog
 from stratalog.engine.embedding import scope_of
 from stratalog.engine.holding import quarantine_of
@@ -223,6 +224,7 @@ def _turns(memory: Stratalog, session: Session, who: Caller, text: str, most: in
         agent=None if who.user else session.key.agent,
         roles=_SAID,
         sessions=None if most_of_all else mine,
+        times=times_in(text, memory.settings_of(session.key.agent).memory.zone),
         meaning=memory.strata.vectors.allows(own.metadata),
     )
     pieces = (

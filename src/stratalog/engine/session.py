@@ -29,9 +29,8 @@ from stratalog.errors import (
     StratalogError,
 )
 from stratalog.ids import new_ulid
-from stratalog.keys import SessionKey, parse_key
+from stratalog.keys import SessionKey, parse_key, session_key
 from stratalog.log.contract import LogStore, OnProblem, Problem, Reading, Seals
-from stratalog.memory.caller import caller
 from stratalog.sessions.manager import Live, SessionManager, Tenure
 from stratalog.sessions.meta import FORK, METADATA, RESTART, SessionMeta, advance, clean_title
 from stratalog.sessions.turns import OpenTurn, TurnBook
@@ -605,9 +604,9 @@ def _check_metadata(told: dict[str, Any]) -> None:
     users = told.get("users", [])
     if not isinstance(users, list | tuple) or not all(isinstance(each, str) and each for each in users):
         raise InvalidInput("`users` of a session's metadata are ids of users", hint='such as ["ana", "ben"]')
-    caller("any", run=told.get("run", ""), environment=told.get("environment", ""))
-    for user in users:
-        caller("any", user=user)
+    for id in (told.get("run", ""), told.get("environment", ""), *users):
+        if id:
+            session_key("any", "any", id)  # an id of these is what an id of a chat is
 
 
 def _opening(content: Content, meta: dict[str, object] | None) -> User:

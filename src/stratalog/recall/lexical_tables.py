@@ -83,6 +83,12 @@ def session_id(db: sqlite3.Connection, session: SessionKey) -> int | None:
     return row[0] if row else None
 
 
+def ids_of(db: sqlite3.Connection, sessions: Iterable[SessionKey]) -> list[int]:
+    """The row ids of those of the sessions that are here."""
+    found = (session_id(db, session) for session in sessions)
+    return sorted(sid for sid in found if sid is not None)
+
+
 def enter_session(db: sqlite3.Connection, session: SessionKey) -> tuple[int, int]:
     """The session's row id and watermark, made when missing. Raises `InvalidInput` for another tenant's."""
     other = db.execute("SELECT tenant FROM sessions LIMIT 1").fetchone()
@@ -160,12 +166,10 @@ def totals(db: sqlite3.Connection) -> Totals:
 
 
 def matching(
-    db: sqlite3.Connection, match: str, times: tuple[int | None, int | None], most: int
+    db: sqlite3.Connection, match: str, conditions: Sequence[tuple[str, int | str]], most: int
 ) -> list[int]:
-    """The numbers of at most so many documents that match and are of [after, before), the highest first."""
-    after, before = times
-    dated = (("docs.ts >= ?", after), ("docs.ts < ?", before))
-    conditions = [(sql, value) for sql, value in dated if value is not None]
+    """The numbers of at most so many documents that match and meet the conditions, SQL on `docs` with a value
+    each; the highest first."""
     joined = "CROSS JOIN docs ON docs.id = lex.rowid" if conditions else ""
     found = db.execute(
         f"SELECT lex.rowid FROM lex {joined} WHERE lex MATCH ?"

@@ -90,9 +90,8 @@ def asked_of(
     which of its words may be in a date, None for any."""
     needles = tuple((word, f" {word}" if by_prefix(word) else f" {word} ") for word in idf)
     total = sum(idf.values()) or 1.0
-    return Asked(
-        idf, total, needles, frozenset(idf if dated is None else dated), frozenset(names), tuple(times)
-    )
+    may = frozenset(idf if dated is None else dated)
+    return Asked(idf, total, needles, may, frozenset(names), tuple(times))
 
 
 def idf_of(documents: int, having: float) -> float:
@@ -107,14 +106,14 @@ def by_prefix(word: str) -> bool:
 
 def counts_of(row: Row, asked: Asked, mean_size: float) -> dict[str, float]:
     """How often each asked word stands in the row, less in a long one; one that is not there is not named."""
-    text = f" {row.terms} "  # on a long row str.count is many times faster than a loop over its terms
-    found = {word: text.count(needle) for word, needle in asked.needles if needle in text}
-    if not found:
+    text = f" {row.terms} "  # to look for a few words in it is quicker than to go through its terms
+    needles = [(word, needle) for word, needle in asked.needles if needle in text]
+    if not needles:
         return {}
     size = min(row.size, LONG * mean_size)
     once = (LENT if row.injected else 1.0) / (1 - B + B * (size + 1) / mean_size)
     most = LENT if row.role in _TOOLS else 1.0 if row.size > size else math.inf
-    return {word: min(count * once, most) for word, count in found.items()}
+    return {word: min(text.count(needle) * once, most) for word, needle in needles}
 
 
 def around(row: Row, rows: Mapping[int, Row]) -> list[tuple[int, float]]:

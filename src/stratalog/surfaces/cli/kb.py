@@ -30,8 +30,7 @@ from stratalog.surfaces.cli.documents import Named, Passed, content, looked_up
 from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.loading import describing
 from stratalog.surfaces.cli.output import Output, plain_table
-from stratalog.surfaces.cli.plain import counted, unicode_text
-from stratalog.surfaces.cli.record_inputs import utf8
+from stratalog.surfaces.cli.plain import counted, unicode_text, utf8
 from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
 from stratalog.surfaces.cli.times import minute
 

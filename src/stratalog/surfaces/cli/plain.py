@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import regex
 from rich.cells import cell_len
 
+from stratalog.errors import InvalidInput
+
 _HIDDEN = (
     "\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f"
@@ -103,3 +105,12 @@ def _low(char: str) -> str:
 def _json_escaped(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def utf8(text: str) -> str:
+    """The text that was typed. Raises `InvalidInput` for bytes that are none."""
+    if unicode_text(text) != text:
+        raise InvalidInput(
+            "this is no UTF-8", text=ascii(text), hint="write it in the encoding of the terminal"
+        )
+    return text

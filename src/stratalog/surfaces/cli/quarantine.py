@@ -12,7 +12,7 @@ from rich.text import Text
 from stratalog.engine.holding import Held, HeldPage, quarantine_of
 from stratalog.engine.holding import State as HeldState
 from stratalog.surfaces.cli.output import Output, plain_table
-from stratalog.surfaces.cli.record_inputs import utf8
+from stratalog.surfaces.cli.plain import utf8
 from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
 from stratalog.surfaces.cli.times import minute
 

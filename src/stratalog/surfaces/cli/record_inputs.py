@@ -14,7 +14,6 @@ from stratalog.engine.naming import resolve
 from stratalog.engine.remembering import MAX_LINE
 from stratalog.errors import InvalidInput, InvalidKey, NotFound
 from stratalog.osfiles import failed
-from stratalog.surfaces.cli.plain import unicode_text
 
 
 def session_named(memory: Stratalog, text: str) -> SessionKey:
@@ -25,15 +24,6 @@ def session_named(memory: Stratalog, text: str) -> SessionKey:
         with suppress(InvalidKey):
             return parse_key(text, memory.tenant)
         raise
-
-
-def utf8(text: str) -> str:
-    """The text that was typed. Raises `InvalidInput` for bytes that are none."""
-    if unicode_text(text) != text:
-        raise InvalidInput(
-            "this is no UTF-8", text=ascii(text), hint="write it in the encoding of the terminal"
-        )
-    return text
 
 
 def json_value(text: str) -> Any:

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from stratalog import Stratalog
+from stratalog.engine.asking import times_in
 from stratalog.engine.core import Found
 from stratalog.errors import InvalidInput
 from stratalog.surfaces.cli.failures import WRONG
@@ -137,6 +138,7 @@ def search(
         after_ts=after,
         before_ts=before,
         neighbours=neighbours,
+        times=times_in(query, memory.settings_of().memory.zone),
         meaning=meaning,
     )
     found: Sequence[Found | dict[str, Any]] = turns
