@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from docs.blocks import Block, blocks, pages, run, shim
 from stratalog.demo import transcript_path
+from stratalog.surfaces.cli.app import app
 
+_SHELL = set("|<>;&$`*")
 PYTHON = [
     pytest.param(page, block, id=f"{page.name}:{block.line}")
     for page in pages()
@@ -35,8 +40,11 @@ def test_a_python_block_runs(page: Path, block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", CONSOLE)
-def test_the_console_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """The `$ stratalog` lines of a page run in order on the demo's transcript, each with success."""
+def test_the_console_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The `$ stratalog` lines of a page run in order on the demo's transcript, each with success. Those of
+    the README, and those that need a shell, in a process of their own."""
     path = f"{shim(tmp_path / 'bin')}:/usr/bin:/bin"
     data = str(tmp_path / "data")
     start = f"stratalog import {transcript_path()}"
@@ -50,10 +58,19 @@ def test_the_console_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     assert all(line.startswith("stratalog ") for line in lines), (
         "what is not to be run belongs in a `sh` block"
     )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("STRATALOG_DATA", data)
     for line in (start, *lines):
-        done = run(["sh", "-c", line], tmp_path, STRATALOG_DATA=data, PATH=path)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
+        words = list(itertools.takewhile(lambda word: not word.startswith("#"), shlex.split(line)))
+        if page.name == "README.md" or _SHELL & set(line):
+            done = run(["sh", "-c", line], tmp_path, STRATALOG_DATA=data, PATH=path)
+            code, told = done.returncode, done.stderr
+        else:
+            result = CliRunner().invoke(app, words[1:])
+            code, told = result.exit_code, result.stderr
+        assert code == 0, f"{line}\n{told}"
+        assert "Traceback" not in told, f"{line}\n{told}"
 
 
 def test_there_are_blocks_to_run() -> None:
