@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -30,7 +31,18 @@ from stratalog.errors import (
     StoreBusy,
 )
 
-_NOWHERE: Final = (0, 0)
+NOWHERE: Final = (0, 0)
+
+
+class Form(NamedTuple):
+    """A kind of file: what it is called in errors, the application that it is of, what leads from each
+    version to the next, the first from nothing, and the cache of a connection in KiB (0: SQLite's own).
+    Statements of migrations end with a semicolon and a line break, which stand nowhere else."""
+
+    what: str
+    application: int
+    migrations: Sequence[str]
+    cache_kib: int = 0
 
 
 class _Open:
@@ -39,7 +51,7 @@ class _Open:
     def __init__(self) -> None:
         self.mutex = threading.Lock()
         self.database: sqlite3.Connection | None = None
-        self.ino = _NOWHERE
+        self.ino = NOWHERE
         self.left: list[sqlite3.Connection] = []  # of a file that is gone: to close one would harm the next
 
 
@@ -57,9 +69,7 @@ class Database:
         self, path: Path, what: str, application: int, migrations: Sequence[str], *, wait: float = 10.0
     ) -> None:
         self.path = path
-        self._what = what
-        self._application = application
-        self._migrations = migrations
+        self._form = Form(what, application, migrations)
         self._wait = wait
         self._open: dict[int, _Open] = {}
 
@@ -68,7 +78,7 @@ class Database:
         """A transaction that ends with the block; nothing of it is written when the block raises."""
         with self._connected(make=True) as database:
             assert database is not None
-            _begin(database, time.monotonic() + self._wait)
+            begin(database, time.monotonic() + self._wait)
             try:
                 yield database
                 database.execute("COMMIT")
@@ -123,129 +133,101 @@ class Database:
     def _connected(self, *, make: bool = False) -> Iterator[sqlite3.Connection | None]:
         here = self._here()
         if not here.mutex.acquire(timeout=self._wait):
-            raise self._busy()
+            raise busy(self.path, self._form.what)
         try:
-            with self._typed():
+            with Typed(self.path, self._form.what):
                 self._look_again(here)
                 if here.database is None and (make or self.path.exists()):
-                    here.database, here.ino = self._connect(make)
+                    here.database, here.ino = connect(self.path, self._form, self._wait, make)
                 yield here.database
         finally:
             here.mutex.release()
 
     def _look_again(self, here: _Open) -> None:
         """Lets go of a connection to a file that is not the one at the path any more."""
-        if here.database is not None and here.ino != _inode(self.path):
+        if here.database is not None and here.ino != inode(self.path):
             here.left.append(here.database)
             here.database = None
 
-    def _connect(self, make: bool) -> tuple[sqlite3.Connection | None, tuple[int, int]]:
-        if make:
-            osfiles.make_dir(self.path.parent)
-        # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
-        with osfiles.locked_dir(self.path.parent, self._wait):
-            if make and not self.path.exists():
-                # Only a new file: to close one that is in use would end this process's locks on it.
-                os.close(osfiles.open_new(self.path))
-                osfiles.sync_dir(self.path.parent)
-            ino = _inode(self.path)
-            database = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=rw",  # it makes no file of its own
-                uri=True,
-                isolation_level=None,
-                timeout=self._wait,
-                check_same_thread=False,
-            )
-            ready = False
-            try:
-                ready = self._prepare(database, make)
-            finally:
-                if not ready:
-                    database.close()
-        return (database if ready else None), ino
 
-    def _prepare(self, database: sqlite3.Connection, make: bool) -> bool:
-        """Whether it is a file of ours now; an empty one is not, unless it is to be made."""
-        (application,) = database.execute("PRAGMA application_id").fetchone()
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != self._application and (tables or application or version):
-            raise ForeignFile(
-                f"this database is not {self._what}; it was left untouched", path=str(self.path)
-            )
-        known = len(self._migrations)
-        if version > known:
-            raise NewerFormat(
-                f"{self._what} is of format {version} here; this version knows up to {known};"
-                " it was left untouched",
-                path=str(self.path),
-                hint="upgrade stratalog to open it",
-            )
-        if not version and not make:
-            return False
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("PRAGMA fullfsync = ON")  # where a sync may stop at the disk's cache: macOS
-        database.execute("PRAGMA secure_delete = ON")
-        if version < known:
-            self._migrate(database)
-        return True
+# --- for who keeps connections of its own ---
 
-    def _migrate(self, database: sqlite3.Connection) -> None:
-        """From the version that is there to the present one, all or nothing."""
-        database.execute("BEGIN IMMEDIATE")
+
+def connect(
+    path: Path, form: Form, wait: float, make: bool
+) -> tuple[sqlite3.Connection | None, tuple[int, int]]:
+    """A connection to the file, brought to the present version, and which file it is to; None when there is
+    none of the form yet and it is not to be made."""
+    if make:
+        osfiles.make_dir(path.parent)
+    # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
+    with osfiles.locked_dir(path.parent, wait):
+        if make and not path.exists():
+            # Only a new file: to close one that is in use would end this process's locks on it.
+            os.close(osfiles.open_new(path))
+            osfiles.sync_dir(path.parent)
+        ino = inode(path)
+        database = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw",  # it makes no file of its own
+            uri=True,
+            isolation_level=None,
+            timeout=wait,
+            check_same_thread=False,
+        )
+        ready = False
         try:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            for script in self._migrations[version:]:
-                for statement in script.split(";\n"):
-                    database.execute(statement)
-            database.execute(f"PRAGMA application_id = {self._application}")
-            database.execute(f"PRAGMA user_version = {len(self._migrations)}")
-            database.execute("COMMIT")
+            ready = _prepare(database, path, form, make)
         finally:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
+            if not ready:
+                database.close()
+    return (database if ready else None), ino
 
-    @contextmanager
-    def _typed(self) -> Iterator[None]:
-        """Turns what SQLite, the system and the codec raise into errors that say where and what to do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-        except msgspec.MsgspecError as error:
-            raise DamagedLog(
-                f"a row of {self._what} is damaged",
-                path=str(self.path),
-                reason=error,
-                hint="restore a backup",
-            ) from error
-        except LogBusy as error:
-            raise self._busy() from error
-        except OSError as error:
-            raise osfiles.failed(error, f"opening {self._what}", self.path) from error
 
-    def _translated(self, error: sqlite3.Error) -> LogError:
-        code, path = _code(error), str(self.path)
-        if code == sqlite3.SQLITE_FULL:
-            return StorageFull("no space left; nothing was changed", path=path, hint="free some space")
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return self._busy()
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return DamagedLog(f"{self._what} is damaged: {error}", path=path, hint="restore a backup")
-        return StorageFailed(
-            f"{self._what} cannot be used: {error}", path=path, hint="check the disk and the permissions"
+def _prepare(database: sqlite3.Connection, path: Path, form: Form, make: bool) -> bool:
+    """Whether it is a file of the form now; an empty one is not, unless it is to be made."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != form.application and (tables or application or version):
+        raise ForeignFile(f"this database is not {form.what}; it was left untouched", path=str(path))
+    known = len(form.migrations)
+    if version > known:
+        raise NewerFormat(
+            f"{form.what} is of format {version} here; this version knows up to {known};"
+            " it was left untouched",
+            path=str(path),
+            hint="upgrade stratalog to open it",
         )
+    if not version and not make:
+        return False
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA fullfsync = ON")  # where a sync may stop at the disk's cache: macOS
+    database.execute("PRAGMA secure_delete = ON")
+    if form.cache_kib:
+        database.execute(f"PRAGMA cache_size = -{form.cache_kib}")  # KiB, for a negative number
+    if version < known:
+        _migrate(database, form)
+    return True
 
-    def _busy(self) -> StoreBusy:
-        return StoreBusy(
-            f"another writes to {self._what} for too long; nothing was written",
-            path=str(self.path),
-            hint="try again; if it persists, look for a stopped or hung process",
-        )
+
+def _migrate(database: sqlite3.Connection, form: Form) -> None:
+    """From the version that is there to the present one, all or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        for script in form.migrations[version:]:
+            for statement in script.split(";\n"):
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id = {form.application}")
+        database.execute(f"PRAGMA user_version = {len(form.migrations)}")
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
 
 
-def _begin(database: sqlite3.Connection, until: float) -> None:
+def begin(database: sqlite3.Connection, until: float) -> None:
     """Begins to write. SQLite waits by itself, but not in every case in which it says that it is busy."""
     while True:
         try:
@@ -257,14 +239,77 @@ def _begin(database: sqlite3.Connection, until: float) -> None:
             time.sleep(0.005)
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 for an error of the Python module itself."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _inode(path: Path) -> tuple[int, int]:
+def inode(path: Path) -> tuple[int, int]:
+    """Which file is at the path; `NOWHERE` for none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return _NOWHERE
+        return NOWHERE
     return (found.st_dev, found.st_ino)
+
+
+# --- errors ---
+
+
+class Typed:
+    """Turns what SQLite, the system and the codec raise in its block into errors that say where and what to
+    do. A class, for entering a generator takes three times as long, and a write has many."""
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        typed = translated(error, self._path, self._what) if error is not None else None
+        if typed is not None:
+            raise typed from error
+
+
+def busy(path: Path, what: str) -> StoreBusy:
+    return StoreBusy(
+        f"another writes to {what} for too long; nothing was written",
+        path=str(path),
+        hint="try again; if it persists, look for a stopped or hung process",
+    )
+
+
+def translated(error: BaseException, path: Path, what: str) -> LogError | None:
+    """What the error means for the file called `what`; None for one that is none of SQLite, the system and
+    the codec."""
+    match error:
+        case sqlite3.Error():
+            return _refused(error, path, what)
+        case msgspec.MsgspecError():
+            return DamagedLog(
+                f"a row of {what} is damaged", path=str(path), reason=error, hint="restore a backup"
+            )
+        case LogBusy():
+            return busy(path, what)
+        case OSError():
+            return osfiles.failed(error, f"opening {what}", path)
+        case _:
+            return None
+
+
+def _refused(error: sqlite3.Error, path: Path, what: str) -> LogError:
+    code = _code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return StorageFull("no space left; nothing was changed", path=str(path), hint="free some space")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return busy(path, what)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DamagedLog(f"{what} is damaged: {error}", path=str(path), hint="restore a backup")
+    return StorageFailed(
+        f"{what} cannot be used: {error}", path=str(path), hint="check the disk and the permissions"
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for an error of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -28,18 +28,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from stratalog import osfiles
 from stratalog.errors import (
-    DamagedLog,
-    ForeignFile,
     InvalidInput,
-    LogBusy,
     LogError,
-    NewerFormat,
     StorageFailed,
-    StorageFull,
     StoreBusy,
 )
 from stratalog.ids import new_ulid
@@ -55,6 +47,7 @@ from stratalog.memory.contract import (
     Tombstone,
     Where,
 )
+from stratalog.memory.database import NOWHERE, Form, Typed, begin, busy, connect, inode, translated
 from stratalog.memory.matching import (
     Terms,
     all_of_slots,
@@ -71,6 +64,8 @@ from stratalog.points import reach
 
 FILE: Final = "memory.sqlite3"
 _APPLICATION: Final = 0x5374_6C6D  # "Stlm"
+_WHAT: Final = "the store of records"
+_CACHE_KIB: Final = 8_000
 _WAIT_S: Final = 10.0
 _IDLE: Final = 4
 _BATCH: Final = 200
@@ -121,6 +116,11 @@ CREATE TRIGGER events_are_kept BEFORE DELETE ON events
     SELECT RAISE (ABORT, 'the history is not deleted'); END;
 """,
 )
+
+
+def _form() -> Form:
+    return Form(_WHAT, _APPLICATION, MIGRATIONS, _CACHE_KIB)
+
 
 _WORDS: Final = "INSERT INTO words (rowid, terms, place) VALUES (?, ?, ?)"
 _NO_WORDS: Final = "INSERT INTO words (words, rowid, terms, place) VALUES ('delete', ?, ?, ?)"
@@ -242,13 +242,13 @@ class SqliteRecords:
         if not self._exists():
             return counts
         while True:
-            with self._alone() as database, _Typed(self.path):
+            with self._alone() as database, Typed(self.path, _WHAT):
                 gone = _purge_records(database, where)
             reach("purge.batch")
             _add(counts, gone)
             if not gone["records"]:
                 break
-        with self._alone() as database, _Typed(self.path):
+        with self._alone() as database, Typed(self.path, _WHAT):
             _add(counts, _purge_slots(database, where))
             marks = _marks_of(database)
         reach("purge.deleted")
@@ -276,7 +276,7 @@ class SqliteRecords:
         reach("purge.merged")
         with self._writer(), self._connected() as database:
             assert database is not None
-            with _Typed(self.path):
+            with Typed(self.path, _WHAT):
                 database.execute("VACUUM")
                 reach("purge.vacuumed")
                 (busy, _, _) = database.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
@@ -287,13 +287,13 @@ class SqliteRecords:
                 hint="purge again once it has ended",
             )
         reach("purge.truncated")
-        with self._alone() as database, _Typed(self.path):
+        with self._alone() as database, Typed(self.path, _WHAT):
             database.executemany("DELETE FROM marks WHERE name = ?", marks)
 
     def _merge(self, first: bool) -> bool:
         """Some of the work of merging the index into one, in which no deleted term is left; whether there is
         more."""
-        with self._alone() as database, _Typed(self.path):
+        with self._alone() as database, Typed(self.path, _WHAT):
             before = database.total_changes
             pages = -_MERGE_PAGES if first else _MERGE_PAGES
             database.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
@@ -304,23 +304,23 @@ class SqliteRecords:
         """A transaction that is taken for writing from its start, and ends with the block."""
         with self._writer(), self._connected(make=True) as database:
             assert database is not None
-            with _Typed(self.path):
-                _begin(database, time.monotonic() + self._wait)
+            with Typed(self.path, _WHAT):
+                begin(database, time.monotonic() + self._wait)
             done = False
             try:
                 yield database
-                with _Typed(self.path):
+                with Typed(self.path, _WHAT):
                     database.execute("COMMIT")
                 done = True
             finally:
                 if not done and database.in_transaction:
-                    with _Typed(self.path):
+                    with Typed(self.path, _WHAT):
                         database.execute("ROLLBACK")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """One state of the store; None when there is none."""
-        with self._connected() as database, _Typed(self.path):
+        with self._connected() as database, Typed(self.path, _WHAT):
             if database is None:
                 yield None
                 return
@@ -335,7 +335,7 @@ class SqliteRecords:
     def _writer(self) -> Iterator[None]:
         writer = self._here().writer
         if not writer.acquire(timeout=self._wait):
-            raise _busy(self.path)
+            raise busy(self.path, _WHAT)
         try:
             yield
         finally:
@@ -353,7 +353,7 @@ class SqliteRecords:
                 self._give_back(here, connection)
 
     def _take(self, here: _Open, make: bool) -> _Connection | None:
-        ino = _inode(self.path)
+        ino = inode(self.path)
         with here.mutex:
             while here.idle:
                 connection = here.idle.pop()
@@ -361,10 +361,10 @@ class SqliteRecords:
                     return connection
                 here.left.append(connection)
             epoch = here.epoch
-        if ino == _NOWHERE and not make:
+        if ino == NOWHERE and not make:
             return None
-        with _Typed(self.path):
-            database, ino = _connect(self.path, self._wait, make)
+        with Typed(self.path, _WHAT):
+            database, ino = connect(self.path, _form(), self._wait, make)
         return _Connection(database, ino, epoch) if database else None
 
     def _give_back(self, here: _Open, connection: _Connection) -> None:
@@ -372,7 +372,7 @@ class SqliteRecords:
             if connection.epoch == here.epoch and len(here.idle) < _IDLE:
                 here.idle.append(connection)
                 return
-            if connection.ino != _inode(self.path):
+            if connection.ino != inode(self.path):
                 here.left.append(connection)
                 return
         connection.database.close()
@@ -460,7 +460,7 @@ class _Transaction:
     ) -> None:
         if error is None:
             return
-        typed = _translated(error, self._path)
+        typed = translated(error, self._path, _WHAT)
         if typed is not None:
             self.broken = typed
             raise typed from error
@@ -898,166 +898,3 @@ def _marks_of(database: sqlite3.Connection) -> list[tuple[str]]:
 def _add(counts: dict[str, int], more: dict[str, int]) -> None:
     for name, number in more.items():
         counts[name] += number
-
-
-# --- opening ---
-
-_NOWHERE: Final = (0, 0)
-
-
-def _inode(path: Path) -> tuple[int, int]:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return _NOWHERE
-    return (found.st_dev, found.st_ino)
-
-
-def _connect(path: Path, wait: float, make: bool) -> tuple[sqlite3.Connection | None, tuple[int, int]]:
-    """A connection to the store, brought to the present version, and the file that it is to; None when there
-    is no store yet and `make` is not said."""
-    if make:
-        osfiles.make_dir(path.parent)
-    # Turning to WAL does not wait for others as all else does, so opening is done by one at a time.
-    with osfiles.locked_dir(path.parent, wait):
-        if make and not path.exists():
-            # Only a new file: to close one that is in use would end this process's locks on it.
-            os.close(osfiles.open_new(path))
-            osfiles.sync_dir(path.parent)
-        ino = _inode(path)
-        database = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw",  # it makes no file of its own
-            uri=True,
-            isolation_level=None,
-            timeout=wait,
-            check_same_thread=False,
-        )
-        ready = False
-        try:
-            ready = _prepare(database, path, make)
-        finally:
-            if not ready:
-                database.close()
-    return (database if ready else None), ino
-
-
-def _prepare(database: sqlite3.Connection, path: Path, make: bool) -> bool:
-    """Whether it is a store now."""
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != _APPLICATION and (tables or application or version):
-        raise ForeignFile("this database is not a store of records; it was left untouched", path=str(path))
-    if version > len(MIGRATIONS):
-        raise NewerFormat(
-            f"this store of records is of format {version}; this version knows up to {len(MIGRATIONS)};"
-            " it was left untouched",
-            path=str(path),
-            hint="upgrade stratalog to open it",
-        )
-    if not version and not make:
-        return False
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")
-    database.execute("PRAGMA fullfsync = ON")  # where a sync may stop at the disk's cache: macOS
-    database.execute("PRAGMA secure_delete = ON")
-    database.execute("PRAGMA cache_size = -8000")  # KiB, for a negative number
-    if version < len(MIGRATIONS):
-        _migrate(database)
-    return True
-
-
-def _migrate(database: sqlite3.Connection) -> None:
-    """From the version that is there to the present one, all or nothing."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        for script in MIGRATIONS[version:]:
-            for statement in script.split(";\n"):
-                database.execute(statement)
-        database.execute(f"PRAGMA application_id = {_APPLICATION}")
-        database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        database.execute("COMMIT")
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-
-
-def _begin(database: sqlite3.Connection, until: float) -> None:
-    """Begins to write. SQLite waits by itself, but not in every case in which it says that it is busy."""
-    while True:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
-                raise
-            time.sleep(0.005)
-
-
-# --- errors ---
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 for an error of the Python module itself."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-class _Typed:
-    """Turns what SQLite, the system and the codec raise in its block into errors that say where and what to
-    do. A class, for entering a generator takes three times as long, and a write has many."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        typed = _translated(error, self._path) if error is not None else None
-        if typed is not None:
-            raise typed from error
-
-
-def _busy(path: Path) -> StoreBusy:
-    return StoreBusy(
-        "another writes to the store of records for too long; nothing was written",
-        path=str(path),
-        hint="try again; if it persists, look for a stopped or hung process",
-    )
-
-
-def _translated(error: BaseException, path: Path) -> LogError | None:
-    match error:
-        case sqlite3.Error():
-            return _refused(error, path)
-        case msgspec.MsgspecError():
-            return DamagedLog(
-                "a record in the store is damaged", path=str(path), reason=error, hint="restore a backup"
-            )
-        case LogBusy():
-            return _busy(path)
-        case OSError():
-            return osfiles.failed(error, "opening the store of records", path)
-        case _:
-            return None
-
-
-def _refused(error: sqlite3.Error, path: Path) -> LogError:
-    code = _code(error)
-    if code == sqlite3.SQLITE_FULL:
-        return StorageFull("no space left; nothing was changed", path=str(path), hint="free some space")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return _busy(path)
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return DamagedLog(
-            f"the store of records is damaged: {error}", path=str(path), hint="restore a backup"
-        )
-    return StorageFailed(
-        f"the store of records cannot be used: {error}",
-        path=str(path),
-        hint="check the disk and the permissions",
-    )
