@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -49,6 +49,9 @@ from stratalog.tokens.rough import count_entry, count_text
 from stratalog.tokens.windows import DEFAULT_WINDOW
 from stratalog.types import AnyEntry, Assistant, Compaction, System, ToolCall, ToolResult, User, is_injected
 
+if TYPE_CHECKING:
+    from stratalog.models.configured import Configured  # what it brings is loaded by who runs a model
+
 __all__ = [
     "DEFAULT_WINDOW",
     "PRESETS",
@@ -60,6 +63,7 @@ __all__ = [
     "Reaching",
     "Summariser",
     "Summary",
+    "closing_summariser",
     "compact",
     "compact_now",
     "planned",
@@ -234,6 +238,19 @@ def summariser_of(
         raise ModelReplyUnusable("the model's stream ended without a reply", model=name)
 
     return Reaching(ask, reach)
+
+
+def closing_summariser(who: Configured, *, most: int = 4_096) -> Reaching:
+    """`summariser_of` a model that is asked from event loops that end: it leaves no connection open."""
+    ask = summariser_of(who.model, who.name, most=most)
+
+    async def once(text: str) -> str:
+        try:
+            return await ask(text)
+        finally:
+            await who.close()
+
+    return Reaching(once, who.reach)
 
 
 # --- the summary ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from stratalog.engine.compaction import summariser_of
+from stratalog.engine.compaction import closing_summariser
 from stratalog.engine.governing import governed
 from stratalog.engine.remembering import Records
 from stratalog.errors import InvalidConfig
@@ -36,16 +36,10 @@ def describer(records: Records, model: Configured) -> Describe:
     if model.name == EXTRACTIVE:
         raise InvalidConfig("the extractive model writes no sentences", hint="name another, or none")
     who = governed(model, records.jobs, records.limits, tenant=records.tenant)
-    ask = summariser_of(who.model, who.name, most=_MOST, reach=who.reach)
-
-    async def once(text: str) -> str:
-        try:
-            return await ask(text)
-        finally:
-            await who.close()
+    ask = closing_summariser(who, most=_MOST)
 
     def describe(document: str, passage: str) -> str:
-        return asyncio.run(once(_ASK.format(document=_around(document, passage), passage=passage)))
+        return asyncio.run(ask(_ASK.format(document=_around(document, passage), passage=passage)))
 
     return describe
 

@@ -27,7 +27,7 @@ import msgspec
 from stratalog.engine.agent_memory import DRAW, memory_of
 from stratalog.engine.agents import configured
 from stratalog.engine.background import Background, Job, Runner, Work, jobs_of, outcome
-from stratalog.engine.compaction import Reaching, Summariser, summariser_of
+from stratalog.engine.compaction import Summariser, closing_summariser
 from stratalog.engine.core import Stratalog
 from stratalog.engine.embedding import charging, embed
 from stratalog.engine.governing import governed
@@ -215,15 +215,7 @@ class _Doing:
         who = governed(
             configured(spec, self._settings), records.jobs, records.limits, self._clock, tenant=records.tenant
         )
-        ask = summariser_of(who.model, who.name, reach=who.reach)
-
-        async def once(text: str) -> str:
-            try:
-                return await ask(text)
-            finally:
-                await who.close()
-
-        return Reaching(once, who.reach), who.name
+        return closing_summariser(who), who.name
 
 
 def _whose(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,14 @@ import msgspec
 
 from stratalog.config import CompactionSettings, Settings
 from stratalog.engine.agents import Agent, agent_of, policy_of
-from stratalog.engine.compaction import DEFAULT_WINDOW, Policy, Reaching, Summariser, preset, summariser_of
+from stratalog.engine.compaction import (
+    DEFAULT_WINDOW,
+    Policy,
+    Summariser,
+    closing_summariser,
+    preset,
+    summariser_of,
+)
 from stratalog.engine.seeing import Room, room_of
 from stratalog.errors import InvalidConfig
 
@@ -71,15 +78,7 @@ def summariser_for(settings: Settings, spec: str | None) -> Asked:
     if wanted == NO_MODEL:
         return Asked()
     who = agent_of(_alone(chosen(settings, wanted, ""))).model
-    ask = summariser_of(who.model, who.name)
-
-    async def once(text: str) -> str:
-        try:
-            return await ask(text)
-        finally:
-            await who.close()
-
-    return Asked(Reaching(once, who.reach), who.name, room_of(who.name, settings).tokens)
+    return Asked(closing_summariser(who), who.name, room_of(who.name, settings).tokens)
 
 
 def room_for(settings: Settings) -> Room | None:
