@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -129,52 +129,43 @@ for _name, _run in (
     app.command(_name, cls=_Command)(command(_run))
 
 
-_memory = typer.Typer(cls=_Group)
-
-
-@_memory.callback(invoke_without_command=True)
-def memory(
-    context: typer.Context,
-    data: DataOption = None,
-    tenant: TenantOption = None,
-    json: JsonOption = False,
+def _grouped(
+    name: str,
+    about: str,
+    commands: Sequence[tuple[str, Callable[..., None]]],
+    bare: Callable[[State], None] | None = None,
 ) -> None:
-    """Records: what is worth knowing later, beside what was said."""
-    root = context.find_root()
-    root.obj = root.obj.or_else(data, tenant, json)
-    if context.invoked_subcommand is None:
-        if root.obj.json:
+    """Adds a group of commands, which alone does what `bare` does, or shows its help."""
+    group = typer.Typer(cls=_Group)
+
+    def begin(
+        context: typer.Context,
+        data: DataOption = None,
+        tenant: TenantOption = None,
+        json: JsonOption = False,
+    ) -> None:
+        root = context.find_root()
+        root.obj = root.obj.or_else(data, tenant, json)
+        if context.invoked_subcommand is not None:
+            return
+        if bare is not None:
+            bare(root.obj)
+        elif root.obj.json:
             raise typer.BadParameter("a command is missing", ctx=context)
-        typer.echo(context.get_help())
+        else:
+            typer.echo(context.get_help())
+
+    group.callback(invoke_without_command=True, help=about)(begin)
+    for each, run in commands:
+        group.command(each, cls=_Command)(command(run))
+    app.add_typer(group, name=name)
 
 
-for _name, _run in remembering.COMMANDS:
-    _memory.command(_name, cls=_Command)(command(_run))
-app.add_typer(_memory, name="memory")
-
-_jobs = typer.Typer(cls=_Group)
-_jobs.callback(invoke_without_command=True)(jobs.jobs_group)
-for _name, _job in jobs.COMMANDS:
-    _jobs.command(_name, cls=_Command)(command(_job))
-app.add_typer(_jobs, name="jobs")
-
-_kb = typer.Typer(cls=_Group)
-_kb.callback(invoke_without_command=True)(kb.kb_group)
-for _name, _kept in kb.COMMANDS:
-    _kb.command(_name, cls=_Command)(command(_kept))
-app.add_typer(_kb, name="kb")
-
-_quarantine = typer.Typer(cls=_Group)
-_quarantine.callback(invoke_without_command=True)(quarantine.quarantine_group)
-for _name, _held in quarantine.COMMANDS:
-    _quarantine.command(_name, cls=_Command)(command(_held))
-app.add_typer(_quarantine, name="quarantine")
-
-_eval = typer.Typer(cls=_Group)
-_eval.callback(invoke_without_command=True)(measuring.eval_group)
-for _name, _measured in measuring.COMMANDS:
-    _eval.command(_name, cls=_Command)(command(_measured))
-app.add_typer(_eval, name="eval")
+_grouped("memory", remembering.ABOUT, remembering.COMMANDS)
+_grouped("jobs", jobs.ABOUT, jobs.COMMANDS, jobs.list_command)
+_grouped("kb", kb.ABOUT, kb.COMMANDS, kb.list_command)
+_grouped("quarantine", quarantine.ABOUT, quarantine.COMMANDS, quarantine.list_command)
+_grouped("eval", measuring.ABOUT, measuring.COMMANDS)
 
 
 def main() -> None:

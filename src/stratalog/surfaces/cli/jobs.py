@@ -16,7 +16,7 @@ from stratalog.errors import InvalidInput
 from stratalog.surfaces.cli.loading import work
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import counted
-from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
+from stratalog.surfaces.cli.state import State
 from stratalog.surfaces.cli.times import minute
 
 _ERROR_ROOM = 20  # cells that the error gets before columns are given up for it
@@ -24,19 +24,6 @@ _CUT = 30  # cells of what a job is about, in a table
 _COLOURS = {"failed": "red", "stopped": "yellow", "running": "cyan", "done": "dim"}
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.", show_default=False)]
-
-
-def jobs_group(
-    context: typer.Context,
-    data: DataOption = None,
-    tenant: TenantOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Work in the background: what is due, what failed and why. Without a command, the list."""
-    root = context.find_root()
-    root.obj = root.obj.or_else(data, tenant, json)
-    if context.invoked_subcommand is None:
-        list_command(root.obj)
 
 
 def list_command(
@@ -109,6 +96,7 @@ def run_command(
     raise typer.Exit(work(state, forever=forever))
 
 
+ABOUT = "Work in the background: what is due, what failed and why. Without a command, the list."
 COMMANDS = (
     ("list", list_command),
     ("show", show_command),

@@ -31,7 +31,7 @@ from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.loading import describing
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import counted, unicode_text, utf8
-from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
+from stratalog.surfaces.cli.state import State
 from stratalog.surfaces.cli.times import minute
 
 _NAMED = 20  # of what is passed over, told by name
@@ -50,19 +50,6 @@ class Added(msgspec.Struct):
     puts: list[Put]
     skipped: list[Passed]
     failed: list[tuple[str, StratalogError]]
-
-
-def kb_group(
-    context: typer.Context,
-    data: DataOption = None,
-    tenant: TenantOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Documents: what there is to read up, beside what was said. Without a command, the list."""
-    root = context.find_root()
-    root.obj = root.obj.or_else(data, tenant, json)
-    if context.invoked_subcommand is None:
-        list_command(root.obj)
 
 
 def add_command(
@@ -209,6 +196,7 @@ def remove_command(
     state.finish({"removed": removed})
 
 
+ABOUT = "Documents: what there is to read up, beside what was said. Without a command, the list."
 COMMANDS = (
     ("add", add_command),
     ("list", list_command),

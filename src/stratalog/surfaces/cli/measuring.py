@@ -7,27 +7,12 @@ from typing import Annotated
 import typer
 
 from stratalog.surfaces.cli.loading import measure
-from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
+from stratalog.surfaces.cli.state import State
 
 EmbedderOption = Annotated[
     str,
     typer.Option("--embedder", metavar="NAME", help="By meaning too: `local` or `openai:MODEL`. Else words."),
 ]
-
-
-def eval_group(
-    context: typer.Context,
-    data: DataOption = None,
-    tenant: TenantOption = None,
-    json: JsonOption = False,
-) -> None:
-    """How well the search finds, on a data set. `--data` names its file here."""
-    root = context.find_root()
-    root.obj = root.obj.or_else(data, tenant, json)
-    if context.invoked_subcommand is None:
-        if root.obj.json:
-            raise typer.BadParameter("a command is missing", ctx=context)
-        typer.echo(context.get_help())
 
 
 def locomo_command(state: State, embedder: EmbedderOption = "") -> None:
@@ -40,4 +25,5 @@ def squad_command(state: State, embedder: EmbedderOption = "") -> None:
     measure(state, "squad", embedder)
 
 
+ABOUT = "How well the search finds, on a data set. `--data` names its file here."
 COMMANDS = (("locomo", locomo_command), ("squad", squad_command))

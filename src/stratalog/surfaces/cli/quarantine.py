@@ -13,7 +13,7 @@ from stratalog.engine.holding import Held, HeldPage, quarantine_of
 from stratalog.engine.holding import State as HeldState
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import utf8
-from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption
+from stratalog.surfaces.cli.state import State
 from stratalog.surfaces.cli.times import minute
 
 _LEAST = 16  # cells that the text gets in a table, however narrow
@@ -21,19 +21,6 @@ _COLOURS = {"waiting": "yellow", "released": "green", "rejected": "red"}
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the text.", show_default=False)]
 ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides it.")]
-
-
-def quarantine_group(
-    context: typer.Context,
-    data: DataOption = None,
-    tenant: TenantOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Texts that may not enter a prompt until somebody has looked. Without a command, the list."""
-    root = context.find_root()
-    root.obj = root.obj.or_else(data, tenant, json)
-    if context.invoked_subcommand is None:
-        list_command(root.obj)
 
 
 def list_command(
@@ -82,6 +69,7 @@ def reject_command(state: State, id: IdArgument, by: ByOption = "") -> None:
     state.finish(_value(held))
 
 
+ABOUT = "Texts that may not enter a prompt until somebody has looked. Without a command, the list."
 COMMANDS = (
     ("list", list_command),
     ("show", show_command),

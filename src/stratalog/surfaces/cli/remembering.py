@@ -295,6 +295,7 @@ def consolidate_command(
         records.consolidate(older_than)
 
 
+ABOUT = "Records: what is worth knowing later, beside what was said."
 COMMANDS = (
     ("add", add_command),
     ("search", search_command),
