@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.engine.asking import times_in
 from stratalog.engine.core import Stratalog
-from stratalog.types import AnyEntry, ToolResult, User
+from stratalog.types import AnyEntry, Compaction, ToolResult, User
 
 DAY = 86_400_000
 NOON = 1_683_547_200_000  # 8 May 2023, 12:00 UTC, a Monday
@@ -46,6 +46,21 @@ def test_times_are_of_the_zone_and_the_moment() -> None:
     assert times_in("yesterday", "Nowhere/At_all", NOON) == []
     ((start, stop),) = times_in("today", "UTC")
     assert stop - start == DAY
+
+
+def test_a_hit_brings_the_summary_of_its_session(data: Path) -> None:
+    """It is the last compaction's, from where it speaks of what was asked; a session without one has none."""
+    with Stratalog(data) as memory:
+        session = memory.session(KEY)
+        assert memory.search("Ana")[0].summary == ""
+        told = "A list of dinners. " * 60 + "Ana does not eat fish. " + "More of it. " * 60
+        session.append(Compaction(summary="an older one"))
+        session.append(Compaction(summary=told))
+        found = memory.search("Ana", roles=("user",))[0]
+        assert "Ana does not eat fish." in found.summary
+        assert len(found.summary) <= 600
+        session.restart()
+        assert memory.search("Ana", roles=("user",))[0].summary == ""
 
 
 def test_a_model_of_pairs_orders(data: Path) -> None:

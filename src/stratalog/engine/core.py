@@ -41,22 +41,27 @@ from stratalog.recall.excerpt import excerpt, holds
 from stratalog.recall.ranking import reranked
 from stratalog.sessions.catalog import Page
 from stratalog.sessions.manager import Live, SessionManager
-from stratalog.types import AnyEntry
+from stratalog.types import AnyEntry, Compaction
 
 DATA_VARIABLE = "STRATALOG_DATA"
 _PROBLEMS = 1000
 _COPIES = 4  # of an entry, in forks, that a search sees through
 _RERANKED = 30
+_SUMMARY = 600  # characters
 _OPEN_TENANTS = 64
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A hit of a search, the title of its session, and the entries around it that were asked for."""
+    """A hit of a search, the title of its session, and the entries around it that were asked for.
+
+    `summary` is what the session's last compaction says, at most 600 characters of it, from where it speaks
+    of what was asked; "" for a session that was not compacted since it began."""
 
     hit: Hit
     title: str
     before: tuple[AnyEntry, ...] = ()
     after: tuple[AnyEntry, ...] = ()
+    summary: str = ""
 
 
 class Checkup(NamedTuple):
@@ -446,7 +451,16 @@ class Stratalog:
                 hit = msgspec.structs.replace(hit, snippet=excerpt(passage, hit.terms))
         before = tuple(entry for entry in around if entry.seq < hit.seq)
         after = tuple(entry for entry in around if entry.seq > hit.seq)
-        return Found(hit, meta.title if meta is not None else "", before, after)
+        if meta is None:
+            return Found(hit, "", before, after)
+        return Found(hit, meta.title, before, after, self._summary(hit, meta.compacted))
+
+    def _summary(self, hit: Hit, compacted: int) -> str:
+        if not compacted:
+            return ""
+        last = self.store.read(hit.session, after=compacted - 1, before=compacted + 1, blobs=True)
+        said = [entry.summary for entry in last if isinstance(entry, Compaction)]
+        return excerpt(said[0], hit.terms, _SUMMARY) if said else ""
 
 
 def _verified(store: Verifies, key: SessionKey) -> Verification:

@@ -185,6 +185,9 @@ def _print_hit(state: State, number: int, found: Found, name: str, explain: bool
     out.print(highlighted(out.wrap(out.line(hit.snippet), 3), hit.terms), indent=3)
     for entry in found.after:
         _print_neighbour(state, entry)
+    if found.summary and (explain or found.before or found.after):
+        summary = out.wrap(f"Summary: {out.line(found.summary)}", 5)
+        out.print(Text(summary, "dim"), indent=5)
     if explain:
         out.print(Text(f"{hit.score:.3f} = {parts_line(hit.parts)}", "dim"), indent=3)
     out.print(Text(f"stratalog show {out.line(name)} --around {hit.seq}", "dim"), indent=3)
@@ -206,4 +209,5 @@ def _value(found: Found) -> dict[str, Any]:
         "title": found.title,
         "before": json_entries(found.before),
         "after": json_entries(found.after),
+        "summary": found.summary,
     }
