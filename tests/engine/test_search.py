@@ -63,6 +63,15 @@ def test_a_hit_brings_the_summary_of_its_session(data: Path) -> None:
         assert memory.search("Ana", roles=("user",))[0].summary == ""
 
 
+def test_one_session_does_not_flood(data: Path) -> None:
+    """With `per_session`, what another session says comes although one has more that is better."""
+    with Stratalog(data) as memory:
+        memory.session("a:cli:other").append(User(content="we spoke of a great many things and of a dinner"))
+        sessions = [each.hit.session.chat for each in memory.search("dinner", limit=3, per_session=2)]
+        assert sorted(sessions) == ["main", "main", "other"]
+        assert sessions[0] == "main"
+
+
 def test_a_model_of_pairs_orders(data: Path) -> None:
     """It gets the whole passages, its scores are the hits' scores, and their order."""
     asked: list[tuple[str, Sequence[str]]] = []

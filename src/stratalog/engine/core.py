@@ -301,6 +301,7 @@ class Stratalog:
         sessions: Collection[str | SessionKey] | None = None,
         meaning: bool = True,
         times: Sequence[tuple[int, int]] = (),
+        per_session: int | None = None,
         rerank: Rerank | None = None,
     ) -> list[Found]:
         """What was said about something, best first, over all of the tenant's sessions.
@@ -312,7 +313,7 @@ class Stratalog:
         residency allows it to be asked.
 
         `times` are spans [start, stop) that the query speaks of, in milliseconds (`asking.times_in` finds
-        them): what was said then is preferred. `rerank` scores the texts of the best 30 against the query,
+        them): what was said then is preferred. Of one session come at most `per_session`. `rerank` scores the texts of the best 30 against the query,
         and these come in the order of its scores.
         """
         key = self.session(session).key if session is not None else None
@@ -340,6 +341,7 @@ class Stratalog:
                 before_ts=before_ts,
                 sessions=among,
                 times=times,
+                per_session=per_session,
                 meaning=asked,
             )
         # A fork has the same entries; each is told once.

@@ -224,6 +224,7 @@ def _turns(memory: Stratalog, session: Session, who: Caller, text: str, most: in
         agent=None if who.user else session.key.agent,
         roles=_SAID,
         sessions=None if most_of_all else mine,
+        per_session=max(1, most - most // 3),
         times=times_in(text, memory.settings_of(session.key.agent).memory.zone),
         meaning=memory.strata.vectors.allows(own.metadata),
     )

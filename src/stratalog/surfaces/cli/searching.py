@@ -65,6 +65,9 @@ def search_command(
             "--neighbours", "-C", metavar="N", min=0, help="Entries to show before and after each hit."
         ),
     ] = 0,
+    per_session: Annotated[
+        int | None, typer.Option("--per-session", metavar="N", min=1, help="At most so many of one session.")
+    ] = None,
     records: Annotated[
         bool, typer.Option("--records", metavar="", help="Records too, of the user whom the settings name.")
     ] = False,
@@ -94,6 +97,7 @@ def search_command(
             since=since,
             until=until,
             neighbours=neighbours,
+            per_session=per_session,
             records=records,
             documents=documents,
             meaning=not words,
@@ -117,6 +121,7 @@ def search(
     since: str | None = None,
     until: str | None = None,
     neighbours: int = 0,
+    per_session: int | None = None,
     records: bool = False,
     documents: bool = False,
     meaning: bool = True,
@@ -139,6 +144,7 @@ def search(
         before_ts=before,
         neighbours=neighbours,
         times=times_in(query, memory.settings_of().memory.zone),
+        per_session=per_session,
         meaning=meaning,
     )
     found: Sequence[Found | dict[str, Any]] = turns
