@@ -1,7 +1,7 @@
 """The peers' own environment, and a process in it that does blocks of work when told to.
 
 Peers are installed beside the project, never into it, so that what they need cannot change what is measured.
-The process answers one JSON line for each that it gets; see `peer_worker.py` and `records_worker.py`.
+The process answers one JSON line for each that it gets; see `peer_worker.py` and its neighbours.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ PACKAGES = (
     "langgraph-checkpoint-sqlite==3.1.2",
     "mem0ai==2.2.1",
     "qdrant-client==1.20.0",
+    "chromadb==1.5.9",
     # SqliteStore's index is an extension, which the SQLite of some Pythons does not load.
     *(() if hasattr(sqlite3.Connection, "enable_load_extension") else ("pysqlite3-binary==0.5.4.post2",)),
 )
@@ -30,6 +31,7 @@ PACKAGES = (
 _QUIET = {
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
     "MEM0_TELEMETRY": "False",
+    "ANONYMIZED_TELEMETRY": "False",  # Chroma's
     "MEM0_DIR": str(ENVIRONMENT / "mem0"),
 }
 

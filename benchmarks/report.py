@@ -77,11 +77,12 @@ def markdown(results: Sequence[Result], facts: dict[str, str]) -> str:
         page += [f"On {result.spec.where}; {_rounds(result)} rounds. {result.spec.note}".rstrip(), ""]
         if result.left_out:
             page += [f"Not measured: {', '.join(result.left_out)}.", ""]
-        unit = result.outcomes[0].row.unit if result.outcomes else "s"
+        units = {name: row.unit for row in result.spec.rows for name in (row.subject, row.beside)}
         page += ["| system | p50 | p99 | operations |", "|---|---|---|---|"]
         page += [
             f"| {name} | {amount(sample.p50, unit)} | {amount(sample.p99, unit)} | {sample.operations} |"
             for name, sample in result.samples.items()
+            for unit in [units.get(name, "s")]
         ]
     return "\n".join(page) + "\n"
 

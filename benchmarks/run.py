@@ -22,6 +22,7 @@ from measures import (
     append,
     concurrency,
     context,
+    hybrid,
     listing,
     opening,
     record_size,
@@ -53,6 +54,7 @@ MEASURES = (
     startup,
     vectors,
     search,
+    hybrid,
 )
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}

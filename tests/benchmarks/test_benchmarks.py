@@ -202,10 +202,11 @@ def test_it_runs(tmp_path: Path) -> None:
             assert sample["operations"] > 0
             assert 0 < sample["p50"] <= sample["p99"]
     page = (tmp_path / "results" / "latest.md").read_text()
+    assert "e+0" not in page  # no bytes are told as seconds
     for text in (done.stdout, page):
         assert "met" in text
         assert "≤ 25 µs" in text
-        for peer in ("SQLiteSession", "SqliteStore.put", "Memory.add"):
+        for peer in ("SQLiteSession", "SqliteStore.put", "Memory.add", "Chroma", "mem0 with qdrant-client"):
             assert peer in text  # told as not measured
     assert list((tmp_path / "data").iterdir()) == []
 

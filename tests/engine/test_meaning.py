@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -136,6 +137,24 @@ def test_a_failing_embedder_fails_no_search(data: Path, server: EmbeddingsServer
         assert len(server.requests) == asked + 1
 
 
+def test_damaged_vectors_fail_no_search(data: Path, server: EmbeddingsServer) -> None:
+    """Of vectors whose file was cut nothing is found by meaning, and of a damaged catalog neither, which is
+    told as a problem; words answer."""
+    with opened(data, server) as memory:
+        talk(memory)
+        embed(memory)
+        assert "meaning" in parts(memory, "called Rex")["alpha"]
+        turns = memory.strata.vectors.directory / "turns"
+        for path in turns.glob("*/*.f32"):
+            os.truncate(path, 10)
+        assert "meaning" not in parts(memory, "called Rex")["alpha"]
+        assert memory.problems == []
+    (turns / "catalog.sqlite3").write_bytes(b"no database" * 1000)
+    with opened(data, server) as memory:
+        assert "meaning" not in parts(memory, "called Rex")["alpha"]
+        assert any("words alone are searched" in problem.reason for problem in memory.problems)
+
+
 def test_a_session_that_may_not_leave_is_not_embedded(data: Path, server: EmbeddingsServer) -> None:
     """An embedder on the internet gets no request for a session that is local only, nor its records; nor does
     a question that is asked of it. What may leave is embedded."""
@@ -229,6 +248,25 @@ def test_another_model_is_filled_while_words_answer(data: Path, server: Embeddin
         embed(memory)
         assert [kept.space.model for kept in memory.strata.vectors.store("turns").spaces()] == ["other"]
         assert "meaning" in parts(memory, "called Rex")["alpha"]
+
+
+def test_prefixes_of_the_settings_are_sent(data: Path, server: EmbeddingsServer) -> None:
+    """Before each text that is embedded and before a question, which is compared with these alone; set
+    later, all is embedded anew while words answer."""
+    with opened(data, server) as memory:
+        talk(memory)
+        embed(memory)
+    server.requests.clear()
+    with opened(data, server, query_prefix="query: ", passage_prefix="passage: ") as memory:
+        assert "meaning" not in parts(memory, "called Rex")["alpha"]
+        assert server.requests == []
+        assert embed(memory)["more"] is False
+        sent = [text for text in server.texts if text != "dimensions"]
+        assert len(sent) == 6
+        assert all(text.startswith("passage: ") for text in sent)
+        assert "meaning" in parts(memory, "called Rex")["alpha"]
+        assert server.texts[-1] == "query: called Rex"
+        assert rows(memory) == 6
 
 
 def test_passes_are_bounded_and_within_the_days_budget(data: Path, server: EmbeddingsServer) -> None:

@@ -21,10 +21,13 @@ class Answer(NamedTuple):
 
 class EmbeddingsServer:
     """Use it in a `with` block. `script` are answers to the next requests, before all others get vectors;
-    `refused` a word that no text may have; `requests` is what came."""
+    `refused` a word that no text may have; `scale` how long its vectors are; `requests` is what came."""
 
-    def __init__(self, dimensions: int = 32, script: Sequence[Answer] = (), refused: str = "") -> None:
+    def __init__(
+        self, dimensions: int = 32, script: Sequence[Answer] = (), refused: str = "", scale: float = 1.0
+    ) -> None:
         self.dimensions = dimensions
+        self.scale = scale
         self.script = list(script)
         self.refused = refused
         self.requests: list[dict[str, Any]] = []
@@ -46,7 +49,8 @@ class EmbeddingsServer:
         self._server.server_close()
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
-        made: list[list[float]] = HashEmbedder(self.dimensions).embed_passages(texts).tolist()
+        rows = HashEmbedder(self.dimensions).embed_passages(texts)
+        made: list[list[float]] = (rows * self.scale).tolist()
         return made
 
     def _answer(self, path: str, asked: dict[str, Any]) -> Answer:

@@ -222,7 +222,7 @@ def server() -> Iterator[EmbeddingsServer]:
         yield running
 
 
-def endpoint(server: EmbeddingsServer, **how: int) -> EndpointEmbedder:
+def endpoint(server: EmbeddingsServer, **how: int | str) -> EndpointEmbedder:
     asked = Embeddings(
         "words",
         api_key="sk-secret-secret-secret",
@@ -230,7 +230,7 @@ def endpoint(server: EmbeddingsServer, **how: int) -> EndpointEmbedder:
         policy=Policy(attempts=3),
         sleep=lambda seconds: None,
     )
-    return endpoint_embedder(asked, **how)  # type: ignore[arg-type] # a number of dimensions
+    return endpoint_embedder(asked, **how)  # type: ignore[arg-type] # dimensions, a version, prefixes
 
 
 def test_an_endpoint_embeds_in_the_order_of_the_texts(server: EmbeddingsServer) -> None:
@@ -257,6 +257,44 @@ def test_hostile_texts_are_sent_so_that_a_strict_server_takes_them(server: Embed
     assert endpoint(server).embed_passages(HOSTILE).shape == (len(HOSTILE), 32)
     assert max(len(text) for text in server.texts) == 8_000
     assert not any("\0" in text for text in server.texts)
+
+
+def test_prefixes_go_before_what_is_sent(server: EmbeddingsServer) -> None:
+    """Each before its own kind of text, and before one that is empty; the cap is of the text."""
+    embedder = endpoint(server, dimensions=32, query_prefix="query: ", passage_prefix="passage:\n")
+    rows = embedder.embed_passages(["One.", "", "x" * 9_000])
+    embedder.embed_query(" Two? ")
+    assert server.texts == ["passage:\nOne.", "passage:\n . ", "passage:\n" + "x" * 8_000, "query: Two?"]
+    assert rows == pytest.approx(np.array(server.vectors(server.texts[:3])), abs=1e-6)
+
+
+def test_another_prefix_is_another_space(server: EmbeddingsServer) -> None:
+    """The same one is the same space, in any process; without any it is what it always was."""
+    plain = endpoint(server, dimensions=32).space
+    assert plain == Space(model="words", dimensions=32)
+    assert plain.name == "5109553c53b7bc99"
+    told: list[dict[str, int | str]] = [
+        {},
+        {"query_prefix": "query: "},
+        {"passage_prefix": "query: "},
+        {"query_prefix": "query: ", "passage_prefix": "passage: "},
+        {"query_prefix": "query: ", "passage_prefix": "passage: ", "version": "2"},
+        {"version": "2"},
+    ]
+    spaces = [endpoint(server, dimensions=32, **how).space for how in told]
+    assert len({space.name for space in spaces}) == len(told)
+    assert spaces[3].version == "+1b2d1fa3664a"
+    assert spaces[5].version == "2"
+    assert server.requests == []
+
+
+def test_vectors_of_an_endpoint_are_of_length_one(server: EmbeddingsServer) -> None:
+    """As its space says, whatever length the server gives them."""
+    server.scale = 250.0
+    embedder = endpoint(server)
+    rows = embedder.embed_passages(["cats and dogs", "stocks and bonds"])
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(2), abs=1e-6)
+    assert np.linalg.norm(embedder.embed_query("cats")) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_busy_server_is_asked_again_and_a_wrong_key_is_not(server: EmbeddingsServer) -> None:

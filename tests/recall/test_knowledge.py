@@ -284,6 +284,8 @@ def test_what_is_to_be_embedded(knowledge: Knowledge) -> None:
     assert set(knowledge.marks()) == {"c", "d"}
     got = knowledge.passages([chunks[1].id, "gone", chunks[0].id])
     assert [each.chunk for each in got] == [chunks[1], chunks[0]]
+    (one,) = knowledge.passages([chunks[1].id], neighbours=1)
+    assert (one.before, one.after) == ((chunks[0],), tuple(chunks[2:3]))
 
 
 def test_many_chunks_are_told_in_parts(knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:

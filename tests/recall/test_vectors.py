@@ -18,8 +18,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from crash.processes import PATIENCE, child
 from stratalog.errors import Conflict, ForeignFile, InvalidInput, WrongDimension
+from stratalog.recall import vector_catalog as catalog
 from stratalog.recall.embed import Space, Vectors
-from stratalog.recall.pruning import basis_of, bounds, head_of, promising
+from stratalog.recall.pruning import basis_of, bounds, first_of, head_of, promising, tighter
 from stratalog.recall.vectors import FILE, Match, VectorStore
 
 SPACE = Space(model="test", dimensions=8)
@@ -73,8 +74,8 @@ def test_a_space_that_is_not_normalised_scores_by_the_product(store: VectorStore
     assert [match.score for match in store.search(SPACE, query, 8)] == pytest.approx([8**-0.5] * 8)
 
 
-def test_search_is_narrowed_to_scopes_and_to_pairs(store: VectorStore) -> None:
-    """`scopes` and `only` allow what they name; empty ones allow nothing; more than there is is all."""
+def test_search_is_narrowed_to_scopes(store: VectorStore) -> None:
+    """`scopes` allows what it names; an empty one allows nothing; more than there is is all."""
     rows, query = vectors(30), vectors(1, seed=1)[0]
     for at, scope in enumerate("abc"):
         store.add(SPACE, scope, names(10), rows[10 * at : 10 * at + 10])
@@ -83,12 +84,44 @@ def test_search_is_narrowed_to_scopes_and_to_pairs(store: VectorStore) -> None:
     assert found(store.search(SPACE, query, 99, scopes=["c", "a", "none"])) == [
         one for one in everything if one[0] in "ac"
     ]
-    pairs = [("a", "d3"), ("b", "d3"), ("c", "d9"), ("c", "none")]
-    assert found(store.search(SPACE, query, 99, only=pairs)) == [one for one in everything if one in pairs]
-    assert found(store.search(SPACE, query, 9, only=pairs, scopes=["b"])) == [("b", "d3")]
     assert store.search(SPACE, query, 9, scopes=[]) == []
-    assert store.search(SPACE, query, 9, only=[]) == []
     assert store.search(SPACE, query, 0) == []
+
+
+def test_likeness_is_the_score_of_what_is_named(store: VectorStore, tmp_path: Path) -> None:
+    """For each pair in its order, twice if it comes twice, the score that a search has; None for what is not
+    there, is of another space, was removed, is damaged, or is in a lost file."""
+    rows, query = vectors(30), vectors(1, seed=1)[0]
+    for at, scope in enumerate("abc"):
+        store.add(SPACE, scope, names(10), rows[10 * at : 10 * at + 10])
+    store.add(OTHER, "a", ["other"], rows[:1])
+    scores = {(match.scope, match.id): match.score for match in store.search(SPACE, query, 99)}
+    pairs = [
+        ("c", "d9"),
+        ("a", "d3"),
+        ("b", "none"),
+        ("b", "d3"),
+        ("none", "d3"),
+        ("a", "d3"),
+        ("a", "other"),
+    ]
+    assert store.likeness(SPACE, query, pairs) == [
+        scores["c", "d9"], scores["a", "d3"], None, scores["b", "d3"], None, scores["a", "d3"], None
+    ]  # fmt: skip
+    assert (store.likeness(SPACE, query, []), store.likeness(PLAIN, query, pairs[:2])) == ([], [None, None])
+    with pytest.raises(WrongDimension):
+        store.likeness(SPACE, query[:7], pairs)
+    with pytest.raises(InvalidInput):
+        store.likeness(SPACE, query, [("a", "\0")])
+    store.remove("a", ["d3"])
+    store.close()
+    _, second, third = files(tmp_path)[:3]
+    second.unlink()
+    with third.open("r+b") as file:
+        file.seek(9 * 32)
+        file.write(b"damage")
+    pairs = [("a", "d4"), ("a", "d3"), ("b", "d3"), ("c", "d9"), ("c", "d8")]
+    assert store.likeness(SPACE, query, pairs) == [scores["a", "d4"], None, None, None, scores["c", "d8"]]
 
 
 def test_spaces_never_mix(store: VectorStore) -> None:
@@ -223,7 +256,7 @@ def test_tidy_writes_anew_what_is_mostly_holes(store: VectorStore, tmp_path: Pat
     for number in (6, 8, 1, 3, 5, 7, 9):
         (match,) = store.search(SPACE, vectors(1, seed=number)[0], 1)
         assert (match.id, match.score) == (f"d{number}", pytest.approx(1.0))
-    state, chosen = store._look(SPACE, ["a"], None)
+    state, chosen = store._look(SPACE, lambda db, at: catalog.chosen(db, at, ["a"]))
     assert chosen is not None
     assert chosen[:, 1].tolist() == [0, 1]
     store.add(SPACE, "d", names(3), vectors(3))
@@ -271,6 +304,32 @@ def test_a_lost_segment_is_missing_and_embedded_again(store: VectorStore, tmp_pa
     assert store.mend(deep=True) == 0
 
 
+@pytest.mark.parametrize("harm", ["cut", "gone", "another"])
+def test_a_segment_that_is_lost_while_it_is_mapped(tmp_path: Path, harm: str) -> None:
+    """A search after that neither ends the process nor finds what was in it; the rest is found."""
+
+    def body(say: Callable[[str], None]) -> None:
+        with VectorStore(tmp_path, segment_bytes=4096 * 32) as store:
+            store.add(SPACE, "a", names(4096), vectors(4096))
+            store.add(SPACE, "b", names(4), vectors(4, seed=1))
+            say(store.search(SPACE, vectors(1)[0], 1)[0].scope)
+            path = files(tmp_path)[0]
+            if harm == "cut":
+                os.truncate(path, 0)
+            else:
+                path.unlink()
+            if harm == "another":
+                path.write_bytes(bytes(4096 * 32))
+            say(" ".join(match.scope for match in store.search(SPACE, vectors(1)[0], 4)))
+            (one, other) = store.likeness(SPACE, vectors(1)[0], [("a", "d0"), ("b", "d0")])
+            say(f"{one} {other is None}")
+            say(str(store.mend(deep=True)))
+
+    with child(body) as process:
+        assert process.hear_all() == ["a", "b b b b", "None False", "4096"]
+        assert process.wait() == 0
+
+
 def test_nothing_is_appended_to_a_segment_that_is_cut(store: VectorStore, tmp_path: Path) -> None:
     """New rows go into a segment of their own, and are found."""
     store.add(SPACE, "a", names(5), vectors(5))
@@ -292,9 +351,10 @@ def test_a_damaged_row_is_not_returned_and_is_found_by_a_deep_look(
     with files(tmp_path)[0].open("r+b") as file:
         file.seek(2 * 32)
         file.write(np.full(8, value, dtype="<f4").tobytes())
-    with np.errstate(all="ignore"):
-        matches = store.search(SPACE, vectors(1)[0], 5)
-    assert {match.id for match in matches} == {"d0", "d1", "d3", "d4"}
+    for k in (1, 2, 4, 5):
+        matches = store.search(SPACE, vectors(1)[0], k)
+        assert len(matches) == min(k, 4)
+        assert {match.id for match in matches} <= {"d0", "d1", "d3", "d4"}
     assert store.mend() == 0
     assert store.mend(deep=True) == 1
     assert store.missing(SPACE, "a", names(5)) == ["d2"]
@@ -424,6 +484,57 @@ def test_threads_and_forks_share_a_store(store: VectorStore) -> None:
     assert store.search(SPACE, vectors(1, seed=4)[0], 1)[0].id == "child"
 
 
+def test_what_is_removed_during_searches_is_in_none_that_begins_after(tmp_path: Path) -> None:
+    """While others search, ask for likenesses, tidy and warm, nothing of a scope is found once its removal
+    has returned; what is kept is found in every one of these searches."""
+    space = Space(model="test", dimensions=24)
+    with VectorStore(tmp_path, segment_bytes=3000 * 96) as store:
+        rows = clustered(9000, 24, 2)
+        for number in range(30):
+            store.add(space, f"s{number}", names(300), rows[300 * number : 300 * number + 300])
+        store.warm(space)
+        gone: list[str] = []
+        wrong: list[object] = []
+        ended = threading.Event()
+
+        def look(own: VectorStore) -> None:
+            while not ended.is_set():
+                removed = list(gone)
+                matches = own.search(space, rows[8999], 50)
+                wrong.extend(match for match in matches if match.scope in removed)
+                wrong.extend([len(matches)] if matches[0].id != "d299" or len(matches) < 50 else [])
+                pairs = [*((scope, "d0") for scope in removed), ("s29", "d299")]
+                *none, one = own.likeness(space, rows[8999], pairs)
+                wrong.extend([none, one] if any(none) or one is None else [])
+
+        def keep() -> None:
+            while not ended.is_set():
+                store.tidy(space)
+                store.warm(space)
+
+        with VectorStore(tmp_path) as other:
+            threads = [threading.Thread(target=look, args=(own,)) for own in (store, store, other)]
+            threads.append(threading.Thread(target=keep))
+            for thread in threads:
+                thread.start()
+            for number in range(25):
+                store.remove_scope(f"s{number}")
+                gone.append(f"s{number}")
+            ended.set()
+            for thread in threads:
+                thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("given", [[["a"] * 8], [[1.0] * 8, [1.0]], [[None] * 8], [[{}] * 8]])
+def test_what_are_no_numbers_is_refused(store: VectorStore, given: object) -> None:
+    """With an error of ours, whatever was given in place of vectors."""
+    with pytest.raises(InvalidInput):
+        store.add(SPACE, "a", names(len(given)), given)  # type: ignore[arg-type]
+    with pytest.raises((InvalidInput, WrongDimension)):
+        store.search(SPACE, given[-1], 3)  # type: ignore[index]
+
+
 def clustered(count: int, width: int, seed: int) -> Vectors:
     """Vectors most of which lies in few directions, as embedders make them."""
     chance = np.random.default_rng(seed)
@@ -463,8 +574,34 @@ def test_a_warm_store_finds_the_same(tmp_path: Path, kind: str) -> None:
                         assert found(one) == found(other)
             cold.add(space, "b", names(300), late)
             cold.remove("a", [match.id for match in cold.search(space, rows[1], 50, scopes=["a"])])
-        state, _ = warm._look(space, None, None)
+        state, _ = warm._look(space, lambda db, at: None)
         assert [segment.head is not None for segment in state.segments] == [kind != "random"] * 3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, -1e30, 0.9])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_warm_store_passes_over_damage(tmp_path: Path, value: float, before: bool) -> None:
+    """Of rows that are damaged before or after the store was warmed none is returned, and the others are."""
+    space, rows = Space(model="test", dimensions=24), clustered(9000, 24, 2)
+    with VectorStore(tmp_path, segment_bytes=4000 * 96) as store:
+        store.add(space, "a", names(9000), rows)
+        best = [match.id for match in store.search(space, rows[5], 30)]
+
+        def damage() -> None:
+            for name in best[:3]:
+                segment, position = divmod(int(name[1:]), 4000)
+                with files(tmp_path)[segment].open("r+b") as file:
+                    file.seek(position * 96)
+                    file.write(np.full(24, value, dtype="<f4").tobytes())
+
+        if before:
+            damage()
+        assert store.warm(space)
+        if not before:
+            damage()
+        for k in (1, 5, 20):
+            assert [match.id for match in store.search(space, rows[5], k)] == best[3 : 3 + k]
+        assert store.mend(deep=True) == 3
 
 
 def test_warming_leaves_rows_out(tmp_path: Path) -> None:
@@ -472,16 +609,58 @@ def test_warming_leaves_rows_out(tmp_path: Path) -> None:
     rows = clustered(9000, 48, 2)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     head = head_of(rows, basis_of(rows))
-    assert head.rows.shape == (9000, 20)
+    assert (head.near.shape, head.far.shape) == ((9000, 12), (9000, 16))
     for query in rows[:50]:
+        best = np.sort(rows @ query)[-20:]
         highest = bounds(head, query)
-        assert (rows @ query <= highest + 1e-5).all()
-        few = promising(rows, highest, query, 20, -np.inf)
+        assert np.sort(first_of(rows, highest, query, 20))[-20:].min() > best[0] - 0.05
+        few = promising(head, highest, query, float(best[0]))
         assert few is not None
-        assert len(few) < 1500
+        assert len(few) < 500
+        assert set(np.argsort(-(rows @ query))[:20]) <= {*few.tolist()}
     plain = vectors(9000, width=48)
     plain /= np.linalg.norm(plain, axis=1, keepdims=True)
-    assert promising(plain, bounds(head_of(plain, basis_of(plain)), plain[0]), plain[0], 20, -np.inf) is None
+    head, least = head_of(plain, basis_of(plain)), np.sort(plain @ plain[0])[-20]
+    assert promising(head, bounds(head, plain[0]), plain[0], float(least)) is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["clustered", "random", "same", "zero in most", "of another place", "damaged"]
+)
+def test_no_bound_is_too_low(kind: str) -> None:
+    """Whatever the vectors, and whatever directions the bounds are taken in, no row scores higher than either
+    bound by more than the margin that is left for rounding; the second bound is not the looser one by more
+    than its own rounding."""
+    rows = clustered(3000, 48, 2)
+    basis = basis_of(rows)
+    rows = {
+        "clustered": rows,
+        "random": vectors(3000, width=48),
+        "same": np.repeat(rows[:3], 1000, axis=0),
+        "zero in most": np.pad(vectors(3000, width=2), ((0, 0), (0, 46))),
+        "of another place": np.concatenate([basis[20:28], rows[:2000], np.eye(48, dtype=np.float32)]),
+        "damaged": rows,
+    }[kind]
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    queries = [
+        *rows[::97],
+        *basis[::5],
+        *(basis[:-1:3] + basis[1::3]) / 2**0.5,
+        *np.eye(48, dtype=np.float32),
+    ]
+    whole = np.ones(len(rows), dtype=bool)
+    if kind == "damaged":
+        rows[[5, 900]] = np.array([[1e30], [np.nan]])
+        whole[[5, 900]] = False
+    for own in (basis, basis_of(rows)):
+        head = head_of(rows, own)
+        for query in queries:
+            first = bounds(head, query)
+            second = tighter(head, query, np.arange(len(rows)), first)
+            exact = rows[whole].astype(np.float64) @ query
+            assert (exact <= first[whole] + 2e-5).all()
+            assert (exact <= second[whole] + 2e-5).all()
+            assert (second <= first + 2 * head.error + 1e-4).all()
 
 
 def test_a_store_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:

@@ -71,14 +71,17 @@ class Embedding:
     def answering(self, kept: Sequence[Kept]) -> Space | None:
         """The complete space, of those kept, that is this embedder's; None where there is none. Nobody is
         asked."""
-        wanted = self.passages()
-        known = self._settings.dimensions
+        from stratalog.recall.embed_endpoint import version_of
+
+        wanted, own = self.passages(), self._settings
+        name = own.embedder.removeprefix(_OPENAI).strip()
+        version = version_of("", own.query_prefix, own.passage_prefix)
         for one in reversed(kept):
-            same = self._settings.embedder == LOCAL and one.space == wanted.space
-            name = self._settings.embedder.removeprefix(_OPENAI).strip()
-            if self._settings.embedder != LOCAL:
-                same = (one.space.model, one.space.version) == (name, "")
-                same = same and known in (None, one.space.dimensions)
+            if own.embedder == LOCAL:
+                same = one.space == wanted.space
+            else:
+                same = (one.space.model, one.space.version) == (name, version)
+                same = same and own.dimensions in (None, one.space.dimensions)
             if same and one.complete:
                 return one.space
         return None
@@ -143,7 +146,12 @@ class Embedding:
             timeout=60.0 if patient else _QUERY_S / 2,
             reach=own.reach or None,
         )
-        return endpoint_embedder(asked, dimensions=dimensions)
+        return endpoint_embedder(
+            asked,
+            dimensions=dimensions,
+            query_prefix=own.query_prefix,
+            passage_prefix=own.passage_prefix,
+        )
 
 
 class Question:
@@ -173,12 +181,10 @@ class Question:
     def likeness(self, keys: Sequence[tuple[str, str]]) -> list[float | None]:
         """How near each of these is, a cosine; None where there is no vector."""
         try:
-            found = self._store.search(self._space, self._vector, len(keys), only=keys) if keys else []
+            return self._store.likeness(self._space, self._vector, keys)
         except StratalogError as error:
             self._note(error)
-            found = []
-        near = {(each.scope, each.id): each.score for each in found}
-        return [near.get((scope, id)) for scope, id in keys]
+            return [None] * len(keys)
 
 
 class TenantVectors:

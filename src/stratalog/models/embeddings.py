@@ -8,10 +8,12 @@ module is. The numbers are not judged here: `recall.embed_endpoint` makes vector
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies
 
 from stratalog.errors import InvalidConfig, ModelReplyUnusable
@@ -23,9 +25,13 @@ from stratalog.models.openai import BASE_URL
 from stratalog.models.reach import proxy_for, reach_of
 from stratalog.models.retry import Policy
 
+if TYPE_CHECKING:
+    from openai import OpenAI
+
 
 class Embeddings:
-    """A model at an endpoint. Safe for threads; calls block. `timeout` is seconds for one attempt."""
+    """A model at an endpoint. Safe for threads, and for forks: a child makes its own connections. Calls
+    block. `timeout` is seconds for one attempt."""
 
     def __init__(
         self,
@@ -52,9 +58,14 @@ class Embeddings:
         self._policy = policy or Policy()
         self._timeout, self._sleep = timeout, sleep
         self._raised = (openai.OpenAIError, httpx2.HTTPError, OSError)
-        self._client = openai.OpenAI(
-            api_key=api_key, base_url=base_url, default_headers=dict(headers or {}), max_retries=0
+        self._make: Callable[[], OpenAI] = partial(
+            openai.OpenAI,
+            api_key=api_key,
+            base_url=base_url,
+            default_headers=dict(headers or {}),
+            max_retries=0,
         )
+        self._clients: dict[int, OpenAI] = {os.getpid(): self._make()}
 
     def __repr__(self) -> str:
         return f"Embeddings({self.model} at {self._endpoint.place})"
@@ -79,19 +90,31 @@ class Embeddings:
             self._sleep(pause)
 
     def close(self) -> None:
-        """Ends the connections."""
-        self._client.close()
+        """Ends the connections. Asked again, it makes others."""
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
+
+    def _client(self) -> OpenAI:
+        """This process's; a parent's is left to that, for both would read the same answers."""
+        here = os.getpid()
+        return self._clients.get(here) or self._clients.setdefault(here, self._make())
 
     def _once(self, body: bytes) -> object:
         """The reply as plain JSON, or the `Fault` that there was."""
+        client = self._client()
         try:
-            return self._client.post(
+            return client.post(
                 "/embeddings", content=body, cast_to=object, options={"timeout": self._timeout}
             )
         except (json.JSONDecodeError, UnicodeDecodeError):
             return broken("the reply is not the JSON that it should be")
         except self._raised as error:
             return self._fault(error)
+        except RuntimeError as error:
+            if not client.is_closed():
+                raise
+            return lost(error)  # another thread closed it meanwhile
 
     def _fault(self, error: Exception) -> Fault:
         import httpx2

@@ -80,7 +80,8 @@ def cleaned(text: str, longest: int) -> str:
 
 
 def usable(vectors: Vectors, space: Space, count: int) -> Vectors:
-    """`vectors` themselves, if they are `count` rows of `space`. Raises `ModelReplyUnusable`."""
+    """The vectors, brought to length one where the space says so, if they are `count` rows of it. Raises
+    `ModelReplyUnusable`."""
     if vectors.ndim != 2 or vectors.shape[0] != count:
         found = vectors.shape[0] if vectors.ndim else 0
         raise ModelReplyUnusable(
@@ -99,4 +100,8 @@ def usable(vectors: Vectors, space: Space, count: int) -> Vectors:
             "the embedder gave a vector of nothing but zeros, or one with a number that is none",
             model=space.model,
         )
-    return vectors
+    if not space.normalised:
+        return vectors
+    wide = vectors.astype(np.float64)
+    made: Vectors = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+    return made

@@ -112,22 +112,16 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, texts: list[str]) -> Vectors:
-        """The vectors of the texts. A process that died since the last time is started again, once."""
+        """The vectors of the texts. A process that dies, and was there before, is started again, once."""
         request = msgspec.json.encode({"query": self._kind == "query", "texts": texts})
         with self._turn:
-            if self._process is not None and self._process.poll() is not None:
-                self._end()
-            patience = self._each * len(texts)
-            if self._process is None:
-                self._process = self._begun()
-                patience += self._start
-            whole = False
-            try:
-                kind, answer = _exchange(self._process, request, time.monotonic() + patience)
-                whole = True
-            finally:
-                if not whole:  # what it would say next would belong to nothing
-                    self._end()
+            there = self._process is not None
+            found = self._answer(request, len(texts))
+            if found is None and there:
+                found = self._answer(request, len(texts))
+        if found is None:
+            raise ModelUnavailable("the local embedder's process ended", hint="try again", model=SPACE.model)
+        kind, answer = found
         if kind != embed_worker.VECTORS:
             self.close()
             raise ModelUnavailable(
@@ -136,12 +130,27 @@ class _Worker:
                 model=SPACE.model,
             )
         count = len(answer) // (4 * SPACE.dimensions)
-        found = np.frombuffer(answer[: count * 4 * SPACE.dimensions], dtype="<f4")
-        return usable(found.reshape(count, SPACE.dimensions).astype(np.float32), SPACE, len(texts))
+        rows = np.frombuffer(answer[: count * 4 * SPACE.dimensions], dtype="<f4")
+        return usable(rows.reshape(count, SPACE.dimensions).astype(np.float32), SPACE, len(texts))
 
     def close(self) -> None:
         with self._turn:
             self._end()
+
+    def _answer(self, request: bytes, count: int) -> tuple[int, bytes] | None:
+        """What the process answers, which is started if there is none; None when it ended before. Raises
+        `ModelUnavailable` when it has not answered in time."""
+        patience = self._each * count
+        if self._process is None:
+            self._process = self._begun()
+            patience += self._start
+        found = None
+        try:
+            found = _exchange(self._process, request, time.monotonic() + patience)
+        finally:
+            if found is None:  # what it would say next would belong to nothing
+                self._end()
+        return found
 
     def _begun(self) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join(path for path in sys.path if path)
@@ -180,9 +189,9 @@ def _ready(texts: Sequence[str]) -> list[str]:
     return [cleaned(text, LONGEST) for text in texts]
 
 
-def _exchange(process: subprocess.Popen[bytes], request: bytes, until: float) -> tuple[int, bytes]:
-    """What the process answers: what kind of answer it is, and its bytes. Raises `ModelUnavailable` when it
-    ends, or has not answered by then."""
+def _exchange(process: subprocess.Popen[bytes], request: bytes, until: float) -> tuple[int, bytes] | None:
+    """What the process answers: what kind of answer it is, and its bytes; None when it ended before. Raises
+    `ModelUnavailable` when it has not answered by then."""
     assert process.stdin is not None
     assert process.stdout is not None
     head = struct.Struct("<BI")
@@ -191,19 +200,24 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, until: float) ->
         while rest:
             _await(process.stdin.fileno(), select.POLLOUT, until)
             rest = rest[os.write(process.stdin.fileno(), rest) :]
-        kind, size = head.unpack(_read(process.stdout.fileno(), head.size, until))
-        return kind, _read(process.stdout.fileno(), size, until)
-    except OSError as error:
-        raise _gone() from error
+        told = _read(process.stdout.fileno(), head.size, until)
+        if len(told) < head.size:
+            return None
+        kind, size = head.unpack(told)
+        answer = _read(process.stdout.fileno(), size, until)
+    except OSError:  # of a pipe whose other end is gone
+        return None
+    return (kind, answer) if len(answer) == size else None
 
 
 def _read(fd: int, size: int, until: float) -> bytes:
+    """So many bytes; fewer when the other end is gone."""
     found = bytearray()
     while len(found) < size:
         _await(fd, select.POLLIN, until)
         chunk = os.read(fd, size - len(found))
         if not chunk:
-            raise _gone()
+            break
         found += chunk
     return bytes(found)
 
@@ -215,7 +229,3 @@ def _await(fd: int, event: int, until: float) -> None:
         raise ModelUnavailable(
             "the local embedder took too long and was stopped", hint="try again", model=SPACE.model
         )
-
-
-def _gone() -> ModelUnavailable:
-    return ModelUnavailable("the local embedder's process ended", hint="try again", model=SPACE.model)

@@ -34,12 +34,25 @@ def local_embedder() -> LocalEmbedder:
     return LocalEmbedder()
 
 
-def endpoint_embedder(asked: Asked, *, dimensions: int | None = None, version: str = "") -> EndpointEmbedder:
-    """An embedder over what `models.embeddings` answers."""
+def endpoint_embedder(
+    asked: Asked,
+    *,
+    dimensions: int | None = None,
+    version: str = "",
+    query_prefix: str = "",
+    passage_prefix: str = "",
+) -> EndpointEmbedder:
+    """An embedder over what `models.embeddings` answers: see `EndpointEmbedder`."""
     _need("numpy", "vectors")
     from stratalog.recall.embed_endpoint import EndpointEmbedder
 
-    return EndpointEmbedder(asked, dimensions=dimensions, version=version)
+    return EndpointEmbedder(
+        asked,
+        dimensions=dimensions,
+        version=version,
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+    )
 
 
 def _need(package: str, extra: str) -> None:

@@ -5,7 +5,8 @@
 A document is of a collection and has a name there, by which it is known again; the name is never opened. It
 is read and cut before anything is written, and written in one transaction. A chunk that says the same as
 before keeps its id, and what else was made of it, a vector, by that id; the others go with everything that
-was made of them. `texts` is what is to be embedded of a collection, and `marks` say when that has changed.
+was made of them: `Derived` is told. `texts` is what is to be embedded of a collection, and `marks` say when
+that has changed.
 
 What is kept is what was read of a document, not its bytes, and the whole of that: nothing is cut off.
 """
@@ -18,7 +19,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 from stratalog.errors import (
     Ambiguous,
@@ -53,15 +54,32 @@ _SENTENCE: Final = 400
 _MOST_VALUES: Final = 500
 
 
+class Derived(Protocol):
+    """What keeps something that was made of chunks, by their ids. It raises nothing for what it cannot do at
+    once."""
+
+    def forget(self, collection: str, ids: Collection[str] | None) -> object:
+        """Forgets what was made of these chunks, which are there no more; None is all of the collection."""
+        ...
+
+    def scrub(self) -> object:
+        """Leaves no byte on the disk of what was forgotten."""
+        ...
+
+
 class Knowledge:
     """The documents in the file `path`. Safe for threads, processes and forks; a context manager.
 
-    Every method raises what `memory.database.Database` does. The file is made by the first `put`.
+    Every method raises what `memory.database.Database` does. The file is made by the first `put`. `derived`
+    is told of chunks that are gone, once they are.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], int] = now_ms, derived: Derived | None = None
+    ) -> None:
         self.path = path
         self._clock = clock
+        self._derived = derived
         self._database = Database(path, "the store of documents", tables.APPLICATION, tables.MIGRATIONS)
 
     def __enter__(self) -> Self:
@@ -125,9 +143,13 @@ class Knowledge:
         drafts, notes = _drafts(parsed, head.title or _stem(name), said, describe)
         reach("knowledge.read")
         with self._database.writing() as db:
+            known = tables.head_of(db, collection, name)
+            before = _ids(db, known[1]) if known is not None else set()
             stored = tables.store(db, collection, name, head, drafts, self._clock())
             reach("knowledge.stored")
             document = _documents(db, "documents.id = ?", (stored.id,))[0]
+            gone = before - _ids(db, stored.id) if stored.removed else set()
+        self._forget(collection, gone)
         return Put(
             outcome="added" if stored.new else "unchanged" if stored.same else "updated",
             document=document,
@@ -143,7 +165,9 @@ class Knowledge:
         self.get(id)  # so that nothing is made where nothing is
         with self._database.writing() as db:
             found = _one(_documents(db, "documents.id = ?", (id,)), id)
+            gone = _ids(db, id)
             tables.drop(db, id, self._clock())
+        self._forget(found.collection, gone)
         return found
 
     def remove_collection(self, name: str) -> Shelf:
@@ -156,16 +180,20 @@ class Knowledge:
             for document in _documents(db, "collections.name = ?", (name,)):
                 tables.drop(db, document.id, self._clock())
             db.execute("DELETE FROM collections WHERE name = ?", (name,))
+        self._forget(name, None)
         return shelf
 
     def scrub(self) -> None:
-        """Leaves nothing in the file of what was removed or replaced. Rewrites it: seconds for a large one.
-        Raises `StoreBusy` also when another reads it so long that the bytes stay."""
+        """Leaves nothing in the file of what was removed or replaced, nor of what was made of it. Rewrites
+        it: seconds for a large one. Raises `StoreBusy` also when another reads it so long that the bytes
+        stay."""
         if not self.path.exists():
             return
         with self._database.writing() as db:
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
         self._database.rewrite()
+        if self._derived is not None:
+            self._derived.scrub()
 
     def purge(self, *, dry_run: bool = False) -> dict[str, int]:
         """Deletes every document of the tenant, and leaves nothing of them in the file; the counts of what
@@ -247,8 +275,9 @@ class Knowledge:
             found = tables.ranked(db, _match(asked), places, min(limit, 2**31))
             return [_passage(db, row, score, asked, neighbours) for score, row in found]
 
-    def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """The chunks of these ids, in their order, with a score of 0: those that are still there."""
+    def passages(self, ids: Sequence[str], *, neighbours: int = 0) -> list[Passage]:
+        """The chunks of these ids, in their order, with a score of 0: those that are still there, each with
+        so many chunks before and after it."""
         found: dict[str, Passage] = {}
         with self._database.reading() as db:
             for at in range(0, len(ids) if db is not None else 0, _MOST_VALUES):
@@ -256,7 +285,7 @@ class Knowledge:
                 asked = [storable(each) for each in ids[at : at + _MOST_VALUES]]
                 marks = ", ".join("?" * len(asked))
                 for (row,) in db.execute(f"SELECT row FROM chunks WHERE id IN ({marks})", asked).fetchall():
-                    passage = _passage(db, row, 0.0, [], 0)
+                    passage = _passage(db, row, 0.0, [], neighbours)
                     found[passage.chunk.id] = passage
         return [found[each] for each in ids if each in found]
 
@@ -288,6 +317,10 @@ class Knowledge:
             after = rows[-1]
 
     # --- how ---
+
+    def _forget(self, collection: str, ids: Collection[str] | None) -> None:
+        if self._derived is not None and (ids is None or ids):
+            self._derived.forget(collection, ids)
 
     def _look(self, id: str) -> Document | None:
         with self._database.reading() as db:
@@ -448,6 +481,12 @@ def _passage(
         before=tuple(each for each in near if each.ordinal < chunk.ordinal),
         after=tuple(each for each in near if each.ordinal > chunk.ordinal),
     )
+
+
+def _ids(db: sqlite3.Connection, document: str) -> set[str]:
+    """The ids of a document's chunks."""
+    where = "SELECT id FROM chunks WHERE document = (SELECT row FROM documents WHERE id = ?)"
+    return {id for (id,) in db.execute(where, (document,))}
 
 
 def _next_rows(db: sqlite3.Connection, collection: str, after: int) -> list[int]:

@@ -1,18 +1,15 @@
 """Leaving out rows that cannot be among the best, without scoring them: exact, for vectors of length one.
 
-Most of what embedders give lies in few directions. A head has each row's parts in the strongest of them, two
-fifths of its numbers, and the length of the rest. By Cauchy and Schwarz the product of two rests is at most
-that of their lengths: so a head says how high a row can score at most, and a row is scored itself only when
-that could be enough. Where the vectors lie in all directions alike this saves nothing, and all are scored.
+Most of what embedders give lies in few directions. A head has each row's parts in the strongest of them, a
+fourth of its numbers, and the length of the rest. By Cauchy and Schwarz the product of two rests is at most
+that of their lengths: so a head says how high a row can score at most. Rows for which that could be enough
+are looked at again, with their parts in a third of the directions more, a byte each, whose rounding is part
+of the bound; and what is left then is scored itself. Where the vectors lie in all directions alike this saves
+nothing, and all are scored.
 """
 
 from __future__ import annotations
 
-import _thread
-import os
-import sys
-from collections import deque
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,106 +18,153 @@ from numpy.typing import NDArray
 from stratalog.recall.embed import Vectors
 
 LEAST: Final = 8_192  # rows; fewer are scored as fast as they are looked at
-_THREADS: Final = 4  # more read memory no faster
-_PART: Final = 1 << 18  # numbers: a tenth of a millisecond
-_WORTH: Final = 8  # parts, which take longer than a thread takes to start
 _SAMPLE: Final = 4_096
 _CHUNK: Final = 4_096
-_SHARE: Final = 5 / 12  # of the dimensions: more is more to read, fewer leave more rows to be scored
-_FIRST: Final = 256  # rows that are scored to know what is enough
+_AGAIN: Final = 512  # rows, whose numbers stay in the cache
+_NEAR: Final = 1 / 4  # of the dimensions: more is more to read, fewer leave more rows to be looked at again
+_FAR: Final = 1 / 3  # of the dimensions
+_STEPS: Final = 127  # of a byte, to each side
+_FIRST: Final = 128  # rows of each segment that are scored to know what is enough
 _LOOSE: Final = 0.4  # of a length of one; so long rests say nothing of their product
 _ROUNDING: Final = 1e-4  # far more than float32 errs in such sums
-_TOO_MANY: Final = 4  # when a fourth could be among the best, scoring all is as fast
+_SQUARES: Final = 1e-5  # the same, in the square of a length of one
+_TOO_MANY: Final = 2  # when half could be among the best, scoring all is as fast
 
 
 class Head(NamedTuple):
-    """Of the first `len(rows)` rows of a segment: their parts in the directions of `basis`, and, in the last
-    column, the length of the rest."""
+    """Of the first `len(near)` rows of a segment: their parts in the directions of `basis`, the first of them
+    in `near`, the others in `far`, in units of `unit`; `rest` has, for each row, the length of what is left
+    after the first, and of what is left after all. No row's parts in `far` together are further than `error`
+    from what they were."""
 
     basis: Vectors
-    rows: Vectors
+    near: Vectors
+    far: NDArray[np.int8]
+    unit: Vectors
+    rest: tuple[Vectors, Vectors]
+    error: float
 
 
 def scored(rows: Vectors, query: Vectors) -> Vectors:
     """The product of each row with the query: the same for a row wherever it stands.
 
-    Of many rows several threads take a part each, as long as there are any, and nobody is waited for: what
-    a helper has begun and not ended, for it got no CPU, is done here once more. BLAS, which gives each
-    thread its share beforehand, waits, on busy CPUs for ten times as long as the product takes.
+    One thread reads memory about as fast as several do. BLAS, which a product of the matrix would be, has its
+    threads wait for one another, and burn their CPUs for some time after that.
     """
-    step = max(1, _PART // rows.shape[1])
-    starts = range(0, len(rows), step)
-    pending = deque(enumerate(starts))
-    made: list[Vectors | None] = [None] * len(starts)
-
-    def work() -> None:
-        with suppress(IndexError):
-            while True:
-                at, start = pending.popleft()
-                made[at] = np.vecdot(rows[start : start + step], query)
-
-    for _ in range(min(_THREADS, _cpus(), len(starts) // _WORTH) - 1):
-        _thread.start_new_thread(work, ())  # not `Thread`, whose start waits for it
-    work()
-    parts = list(made)
-    for at, start in enumerate(starts):
-        if parts[at] is None:
-            parts[at] = np.vecdot(rows[start : start + step], query)
-    return np.concatenate([part for part in parts if part is not None] or [np.empty(0, dtype=np.float32)])
+    with np.errstate(over="ignore", invalid="ignore"):  # in a damaged row
+        found: Vectors = np.vecdot(rows, query)
+    return found
 
 
 def basis_of(rows: Vectors) -> Vectors:
     """The strongest directions of the rows, judged by a sample: orthonormal, a row each."""
     sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
-    sample = sample[np.isfinite(sample).all(axis=1)]
+    sample = sample[_of_length_one(np.vecdot(sample, sample))]
     _, directions = np.linalg.eigh(sample.T @ sample)
-    strongest = directions[:, ::-1][:, : max(1, round(rows.shape[1] * _SHARE) - 1)]
+    width = rows.shape[1]
+    strongest = directions[:, ::-1][:, : _of(width, _NEAR) + _of(width, _FAR)]
     return np.ascontiguousarray(strongest.T, dtype=np.float32)
 
 
 def worth_it(rows: Vectors, basis: Vectors) -> bool:
     """Whether so little of the rows lies in other directions that bounds leave much out."""
-    rest = head_of(rows[:: max(1, len(rows) // _SAMPLE)], basis).rows[:, -1]
+    rest, _ = head_of(rows[:: max(1, len(rows) // _SAMPLE)], basis).rest
     return float(rest.mean()) < _LOOSE
 
 
 def head_of(rows: Vectors, basis: Vectors) -> Head:
-    """The head of these rows; 0.2 s for 100,000 of 384 dimensions."""
-    made = np.empty((len(rows), len(basis) + 1), dtype=np.float32)
+    """The head of these rows; a second for 100,000 of 384 dimensions."""
+    count = _of(rows.shape[1], _NEAR)
+    near = np.empty((len(rows), count), dtype=np.float32)
+    far = np.empty((len(rows), len(basis) - count), dtype=np.int8)
+    rest, last = np.empty((2, len(rows)), dtype=np.float32)
+    most, error = np.zeros(far.shape[1], dtype=np.float32), 0.0
     for at in range(0, len(rows), _CHUNK):
-        parts, part = made[at : at + _CHUNK], rows[at : at + _CHUNK]
-        np.matmul(part, basis.T, out=parts[:, :-1])
-        rest = np.einsum("ij,ij->i", part, part) - np.einsum("ij,ij->i", parts[:, :-1], parts[:, :-1])
-        parts[:, -1] = np.sqrt(np.maximum(rest, 0.0))
-        parts[~np.isfinite(parts).all(axis=1)] = 0.0  # damaged; nobody is to find it
-    return Head(basis, made)
+        parts, _ = _parts(rows[at : at + _CHUNK], basis)
+        most = np.maximum(most, np.abs(parts[:, count:]).max(axis=0))
+    unit = (np.maximum(most, 1e-9) / _STEPS).astype(np.float32)
+    for at in range(0, len(rows), _CHUNK):
+        chunk = slice(at, at + _CHUNK)
+        parts, length = _parts(rows[chunk], basis)
+        near[chunk] = parts[:, :count]
+        left = length - _squares(parts[:, :count])
+        rest[chunk] = np.sqrt(np.maximum(left, 0.0) + _SQUARES)
+        last[chunk] = np.sqrt(np.maximum(left - _squares(parts[:, count:]), 0.0) + _SQUARES)
+        steps = np.rint(parts[:, count:] / unit).astype(np.float32)
+        far[chunk] = steps
+        error = max(error, float(_squares(parts[:, count:] - steps * unit).max()) ** 0.5)
+    return Head(basis, near, far, unit, (rest, last), error)
 
 
-def bounds(head: Head, query: Vectors) -> Vectors:
-    """How high each row can score at most, but for rounding."""
-    parts = head.basis @ query
-    rest = np.sqrt(max(0.0, float(query @ query) - float(parts @ parts)))
-    return scored(head.rows, np.append(parts, np.float32(rest)))
+def first_of(rows: Vectors, highest: Vectors, query: Vectors, k: int) -> Vectors:
+    """The scores of some rows that are likely among the `k` best, `k` of them or more if there are, to know
+    what is enough. `highest` are the bounds of the rows, minus infinity for one that does not count."""
+    count = min(max(_FIRST, 2 * k), len(highest))
+    first = np.sort(np.argpartition(highest, -count)[-count:])
+    scores = scored(rows[first], query)
+    return scores[scores <= highest[first] + _ROUNDING]  # others do not count, or are damaged
 
 
-def promising(
-    rows: Vectors, highest: Vectors, query: Vectors, k: int, least: float
-) -> NDArray[np.int64] | None:
-    """The positions, in their order, of rows among which are the `k` best of those that score `least` or
-    more; None when they are so many that all rows had better be scored. `highest` are the bounds of the
-    rows, minus infinity for one that does not count."""
-    count = max(_FIRST, 2 * k)
-    if count * _TOO_MANY >= len(highest):
-        return None
-    if least == -np.inf:
-        first = np.sort(np.argpartition(highest, -count)[-count:])
-        scores = scored(rows[first], query)
-        scores[~np.isfinite(scores) | np.isneginf(highest[first])] = -np.inf
-        least = float(np.partition(scores, -k)[-k])
+def promising(head: Head, highest: Vectors, query: Vectors, least: float) -> NDArray[np.int64] | None:
+    """The positions, in their order, of rows of the head among which are all that score `least` or more; None
+    when they are so many that all rows had better be scored. `highest` are the bounds of the rows, minus
+    infinity for one that does not count."""
     found = np.flatnonzero(highest >= least - _ROUNDING)
+    if len(found) * _TOO_MANY >= len(highest):
+        return None
+    found = found[tighter(head, query, found, highest[found]) >= least - _ROUNDING]
     return None if len(found) * _TOO_MANY >= len(highest) else found
 
 
-def _cpus() -> int:
-    """How many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def bounds(head: Head, query: Vectors) -> Vectors:
+    """How high each row can score at most, but for rounding, by what `near` has of it."""
+    parts = scored(head.basis[: head.near.shape[1]], query)
+    return scored(head.near, parts) + _left(query, parts) * head.rest[0]
+
+
+def tighter(head: Head, query: Vectors, positions: NDArray[np.int64], highest: Vectors) -> Vectors:
+    """The same for the rows at these positions, for which `bounds` gave `highest`, by `far` too."""
+    count = head.near.shape[1]
+    parts = scored(head.basis, query)
+    made: Vectors = highest - _left(query, parts[:count]) * head.rest[0][positions]
+    made += _left(query, parts) * head.rest[1][positions]
+    made += np.linalg.norm(parts[count:]) * np.float32(head.error)
+    steps = parts[count:] * head.unit
+    some = np.empty((_AGAIN, len(steps)), dtype=np.int8)  # one for all: new memory takes longer than the sums
+    wide = np.empty(some.shape, dtype=np.float32)
+    for at in range(0, len(positions), _AGAIN):
+        few = positions[at : at + _AGAIN]
+        head.far.take(few, axis=0, out=some[: len(few)], mode="clip")  # the default makes a copy of `out`
+        wide[: len(few)] = some[: len(few)]
+        made[at : at + _AGAIN] += scored(wide[: len(few)], steps)
+    return made
+
+
+def _of(width: int, share: float) -> int:
+    """So many of the dimensions."""
+    return max(1, round(width * share))
+
+
+def _parts(rows: Vectors, basis: Vectors) -> tuple[Vectors, Vectors]:
+    """The parts of the rows in the directions, and the squares of their lengths; zeros for a row that is not
+    of length one, for it is damaged, and nobody is to find it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts, length = rows @ basis.T, _squares(rows)
+    damaged = ~_of_length_one(length)
+    parts[damaged], length[damaged] = 0.0, 0.0
+    return parts, length
+
+
+def _of_length_one(squares: NDArray[np.floating]) -> NDArray[np.bool_]:
+    close: NDArray[np.bool_] = np.abs(squares - 1) < 1e-3  # no number is close to none
+    return close
+
+
+def _squares(rows: Vectors) -> Vectors:
+    found: Vectors = np.vecdot(rows, rows)
+    return found
+
+
+def _left(query: Vectors, parts: Vectors) -> np.float32:
+    """The length of what of the query lies in other directions than these."""
+    return np.float32(np.sqrt(max(0.0, float(query @ query) - float(parts @ parts)) + _SQUARES))

@@ -103,6 +103,15 @@ class Segments:
         self._mapped[segment] = _Mapped(found.st_ino, rows)
         return rows
 
+    def whole(self, space: Space, segment: int, ino: int, count: int) -> bool:
+        """Whether the file is still this one, and has as many rows: to read what is mapped of one that was
+        cut ends the process."""
+        try:
+            found = self._path(File(space.name, segment)).stat()
+        except OSError:
+            return False
+        return found.st_ino == ino and found.st_size >= count * row_bytes(space)
+
     def inode(self, segment: int) -> int:
         """The inode of the mapped file, which no other has as long as it is mapped; -1 for none."""
         known = self._mapped.get(segment)

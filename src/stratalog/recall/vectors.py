@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stratalog.errors import Conflict, InvalidInput
 from stratalog.memory.database import Database
@@ -34,9 +33,11 @@ from stratalog.recall import pruning
 from stratalog.recall import vector_catalog as catalog
 from stratalog.recall.embed import Space, Vectors
 from stratalog.recall.nearest import Place, Segment, best, rows_of
+from stratalog.recall.pruning import scored
 from stratalog.recall.segments import File, Segments
 
 FILE: Final = "catalog.sqlite3"
+_T = TypeVar("_T")
 _WASTE: Final = 0.25  # of a segment's rows, from which on `tidy` writes it anew
 _ENOUGH: Final = 0.9  # of a segment's rows in its head, below which `warm` makes it anew
 _LOOKS: Final = 5  # at a state that others keep changing
@@ -229,41 +230,57 @@ class VectorStore:
             db.execute("UPDATE spaces SET complete = 1 WHERE id = ?", (catalog.space_made(db, space),))
 
     def search(
-        self,
-        space: Space,
-        query: Vectors,
-        k: int,
-        *,
-        scopes: Collection[str] | None = None,
-        only: Collection[tuple[str, str]] | None = None,
+        self, space: Space, query: Vectors, k: int, *, scopes: Collection[str] | None = None
     ) -> list[Match]:
         """The `k` vectors of the space nearest to `query`, the best first; every one is looked at.
 
-        `scopes` narrows it to those, `only` to these pairs of a scope and an id; an empty one allows none.
-        A row that is found damaged is left out. Raises `WrongDimension`, and `InvalidInput` for a query that
-        `add` would refuse as a vector, and for a negative `k`.
+        `scopes` narrows it to those; an empty one allows none. A row that is found damaged is left out.
+        Raises `WrongDimension`, and `InvalidInput` for a query that `add` would refuse as a vector, and for a
+        negative `k`.
         """
         if k < 0:
             raise InvalidInput("k cannot be negative", k=k)
-        asked = rows_of(space, 1, np.asarray(query)[np.newaxis])[0]
+        asked = rows_of(space, 1, [query])[0]
         matches: list[Match] = []
+        wanted = k
         for _ in range(_LOOKS):
-            state, chosen = self._look(space, scopes, only)
-            found = best(state.segments, asked, k, chosen)
+            state, chosen = self._look(space, lambda db, at: catalog.chosen(db, at, scopes))
+            found = best(state.segments, asked, wanted, chosen)
             matches, same = self._named(state, found)
-            if same or len(matches) == len(found):
+            lost = len(found) - len(matches)
+            if len(matches) >= k or not lost or (same and len(found) < wanted):
                 break
-        return matches
+            wanted *= 8  # a damaged row may score anything, and others are to be found in its place
+        return matches[:k]
+
+    def likeness(self, space: Space, query: Vectors, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
+        """The score of each of these pairs of a scope and an id, in their order; None for one that has no
+        vector in the space, or a damaged one. Raises what `search` does."""
+        asked = rows_of(space, 1, [query])[0]
+        scores: list[float | None] = [None] * len(pairs)
+        if not pairs:
+            return scores
+        state, found = self._look(space, lambda db, at: catalog.of_pairs(db, at, pairs))
+        for segment in state.segments:
+            here = [
+                (number, position)
+                for number, of, position, crc in found or ()
+                if of == segment.id and zlib.crc32(segment.rows[position]) == crc
+            ]
+            values = scored(segment.rows[[position for _, position in here]], asked).tolist()
+            for (number, _), value in zip(here, values, strict=True):
+                scores[number] = value
+        return scores
 
     def warm(self, space: Space) -> bool:
-        """Makes later searches of this process in all of the space some twice as fast, for two fifths more
+        """Makes later searches of this process in all of the space some three times as fast, for a third more
         memory; says whether it has. It is worth it for vectors of length one most of which lies in few
         directions, and for 8,192 of them or more; for others nothing is done.
 
-        It takes half a second for 100,000 of 384 dimensions, and what is added later is not in it before it
+        It takes a second for 100,000 of 384 dimensions, and what is added later is not in it before it
         is called again: call it in the background, now and then.
         """
-        state, _ = self._look(space, None, None)
+        state, _ = self._look(space, lambda db, at: None)
         behind = [one for one in state.segments if _covered(one) < _ENOUGH * len(one.rows)]
         rows = sum(len(segment.rows) for segment in state.segments)
         if not behind or not space.normalised or rows < pruning.LEAST:
@@ -275,7 +292,7 @@ class VectorStore:
             if not pruning.worth_it(largest, basis):
                 return False
         for segment in behind:
-            self._heads[segment.id] = (self._files.inode(segment.id), pruning.head_of(segment.rows, basis))
+            self._heads[segment.id] = (segment.ino, pruning.head_of(segment.rows, basis))
         self._states.pop(space.name, None)
         return True
 
@@ -339,11 +356,9 @@ class VectorStore:
         db.execute("UPDATE segments SET rows = ? WHERE id = ?", (begin + len(part), segment))
         return [Place(segment, begin + nth) for nth in range(len(part))]
 
-    def _look(
-        self, space: Space, scopes: Collection[str] | None, only: Collection[tuple[str, str]] | None
-    ) -> tuple[_State, NDArray[np.int64] | None]:
-        """One state of the space, and the places that are allowed in it; None for all of them."""
-        state, chosen = _NOTHING, None
+    def _look(self, space: Space, read: Callable[[sqlite3.Connection, int], _T]) -> tuple[_State, _T | None]:
+        """One state of the space, and what `read` finds in it, given the space's number; None without one."""
+        state, found = _NOTHING, None
         for _ in range(_LOOKS):
             before = state
             with self._database.reading() as db:
@@ -351,16 +366,16 @@ class VectorStore:
                 if db is None or at is None:
                     return _NOTHING, None
                 state = self._state(db, space, at)
-                chosen = catalog.chosen(db, at, scopes, only)
+                found = read(db, at)
             # A file may be gone because its rows were just written anew, or because it was lost.
             if not state.lost or state.changes == before.changes:
                 break
-        return state, chosen
+        return state, found
 
     def _state(self, db: sqlite3.Connection, space: Space, at: int) -> _State:
         changes = catalog.changes(db)
         known = self._states.get(space.name)
-        if known is not None and known.changes == changes and not known.lost:
+        if known is not None and known.changes == changes and not known.lost and self._whole(space, known):
             return known
         segments, lost = [], False
         for segment, count in catalog.segments(db, at):
@@ -368,7 +383,8 @@ class VectorStore:
             lost = lost or rows is None
             if rows is not None:
                 holes = np.array(catalog.holes(db, segment), dtype=np.int64)
-                segments.append(Segment(segment, rows, holes, self._head(segment)))
+                ino = self._files.inode(segment)
+                segments.append(Segment(segment, rows, holes, ino, self._head(segment, ino)))
         state = self._states[space.name] = _State(changes, tuple(segments), lost)
         kept = {one.id for state in list(self._states.values()) for one in state.segments}
         self._files.keep_mapped(kept)
@@ -376,9 +392,12 @@ class VectorStore:
             self._heads.pop(gone, None)
         return state
 
-    def _head(self, segment: int) -> pruning.Head | None:
-        ino, head = self._heads.get(segment, (None, None))
-        return head if ino == self._files.inode(segment) else None
+    def _whole(self, space: Space, state: _State) -> bool:
+        return all(self._files.whole(space, one.id, one.ino, len(one.rows)) for one in state.segments)
+
+    def _head(self, segment: int, ino: int) -> pruning.Head | None:
+        of, head = self._heads.get(segment, (None, None))
+        return head if of == ino else None
 
     def _named(self, state: _State, found: list[tuple[float, Place]]) -> tuple[list[Match], bool]:
         """What was found, by name, without what is damaged or was removed meanwhile; and whether the catalog
@@ -441,7 +460,7 @@ class VectorStore:
 
 
 def _covered(segment: Segment) -> int:
-    return 0 if segment.head is None else len(segment.head.rows)
+    return 0 if segment.head is None else len(segment.head.near)
 
 
 def _not_removed(db: sqlite3.Connection, since: int | None, scope: str) -> None:

@@ -116,6 +116,42 @@ def test_html() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("page", "seen"),
+    [
+        ("a<div hidden>no<div>no</div>no</div>b", "a\n\nb"),
+        ('a <span style="color: red; DISPLAY :none">no <b>no</b></span>b', "a b"),
+        ('a<p style="visibility:hidden">no<p>b', "a\n\nb"),
+        ("<div>a<p hidden>no <b>no</div>b", "a\n\nb"),
+        ("<ul><li>a<li hidden>no<ul><li>no<li>no</ul>no<li>b</ul>c", "a\nb\n\nc"),
+        ("<ul><li>a<li hidden>no</ul>b", "a\n\nb"),
+        ("<table><tr><td>a<td hidden>no<td>b<tr hidden><td>no<tr><td>c</table>d", "a | b\nc\n\nd"),
+        ("a<img hidden alt=no><input style='display:none'>b", "ab"),
+        ("a<div hidden>no<img><br>no<script>'</div>'</script>no</div>b", "a\n\nb"),
+        ("a<div hidden></p></b></div>b", "a\n\nb"),
+        ("a<div hidden />b", "ab"),
+        ('<body style="visibility: hidden"><p>a', "a"),
+        ('<p hidden="until-found">a</p><p style="display:block">b', "a\n\nb"),
+        ('<p style="x-display:none;font:display none">a', "a"),
+    ],
+)
+def test_what_a_page_hides_is_not_read(page: str, seen: str) -> None:
+    """What an element says to be hidden nobody sees; what stands beside and after it is read."""
+    parsed = read("a.html", page.encode(), "html")
+    assert parsed.text == seen
+    assert covers(parsed)
+
+
+def test_hidden_elements_are_told() -> None:
+    """How many there are, and one that hides the rest of the page; the first title is the page's."""
+    parsed = read("a", b"<title>T</title><p>a<p hidden>b<p hidden>c<p>d<title>U</title><div hidden>e", "html")
+    assert (parsed.title, parsed.text) == ("T", "a\n\nd")
+    assert parsed.notes == (
+        "hidden elements that are not read: 3",
+        "<div> is never closed: what follows it is not read",
+    )
+
+
 def test_html_encodings() -> None:
     """A page's own encoding is believed, and one that it is not in is an error."""
     page = '<meta charset="gb2312"><p>中文'
@@ -202,6 +238,7 @@ SIGNS = "# \n\t-`|>*=x中。\"'():d\0\x0c\x85\u2028\r[]<!&;\ud800"
 TAGS = (
     "<p>|</p>|<table>|<tr>|<td>|</table>|<pre>|</pre>|<h1>|</h1>|<!--|-->|<![x[|<script>|</script>|<svg>|</svg>"
     "|<|>|&|&#0;|&lt|<a x='|<br/>|<li>|word|中|<title>|</title>|<h2 a=\"|<?|<!|</"
+    "|<p hidden>|<div hidden>|</div>|<td hidden>"
 )
 
 
@@ -227,8 +264,9 @@ def test_every_word_of_a_page_is_read(words: list[str]) -> None:
     assert read("a", page.encode(), "html").text.replace(" | ", " ").split() == words
 
 
+HIDDEN = ("<div hidden>", "<p hidden>")
 HOSTILE: dict[Format, tuple[str, ...]] = {
-    "html": ("<div>", "<ul><li>", "<!--", "<![x[", "<a x='", "<", "</a ", "<svg>"),
+    "html": ("<div>", "<ul><li>", "<!--", "<![x[", "<a x='", "<", "</a ", "<svg>", *HIDDEN),
     "markdown": (">", "- ", "```\n", "[a]: <", "# *a", "<div\n", "|a"),
     "code": ("(", "-", "export ", "# c\n", "["),
 }
@@ -241,7 +279,7 @@ def test_hostile_text_is_read(format: Format, part: str) -> None:
     """What makes parsers deep, or slow beyond all patience, is read to its end."""
     parsed = read("a.py", (part * 50_000 + "\n\nend").encode(), format)
     assert covers(parsed)
-    hidden = part in ("<svg>", "<a x='")
+    hidden = part in ("<svg>", "<a x='", *HIDDEN)
     assert hidden or parsed.text.endswith("end")
 
 
