@@ -172,3 +172,26 @@ def test_no_agent_says_which_tenants_are_for_evaluations(tmp_path: Path) -> None
     write(tmp_path / "agent", AGENT_FILE, "evaluation_tenants = []\n")
     with pytest.raises(InvalidConfig, match="evaluation_tenants"):
         agent_settings(base, tmp_path / "agent")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[recall]\nembedder = "local"\nquery_prefix = "query: "',
+        '[recall]\npassage_prefix = "passage: "',
+        f'[recall]\nembedder = "openai:e5"\nquery_prefix = "{"x" * 1001}"',
+    ],
+)
+def test_prefixes_are_for_an_endpoint(tmp_path: Path, text: str) -> None:
+    """Where they would be without effect, or larger than what they stand before, they are an error."""
+    write(tmp_path, FILE, text)
+    with pytest.raises(InvalidConfig, match=r"recall\.query_prefix"):
+        load_settings(tmp_path)
+
+
+def test_prefixes_are_kept_as_they_are_said(tmp_path: Path) -> None:
+    """With their spaces and line breaks."""
+    said = 'query_prefix = "Instruct: answer\\nQuery: "\npassage_prefix = " "'
+    write(tmp_path, FILE, f'[recall]\nembedder = "openai:e5"\n{said}')
+    recall = load_settings(tmp_path).recall
+    assert (recall.query_prefix, recall.passage_prefix) == ("Instruct: answer\nQuery: ", " ")

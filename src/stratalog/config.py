@@ -107,20 +107,33 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What finds by meaning, beside words. `embedder` makes the vectors: "" for none, `local`, or
     `openai:MODEL`, at `base_url` with the key in the variable `api_key_env`. `dimensions` are those of its
-    vectors, None to ask it; `reach` is how far what it is sent goes, where `base_url` looks otherwise."""
+    vectors, None to ask it; `reach` is how far what it is sent goes, where `base_url` looks otherwise.
+    `query_prefix` and `passage_prefix` are put before what it is sent, where its model wants that; another
+    one makes other vectors, so all is embedded anew."""
 
     embedder: str = ""
     base_url: str = ""
     api_key_env: str = ""
     dimensions: int | None = None
     reach: Literal["", "machine", "premises", "world"] = ""
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+Origin: TypeAlias = Literal["user", "agent", "model", "import", "tool", "web"]
+Trust: TypeAlias = Literal[1, 2, 3, "never"]
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What recall may put before a message: at most so many texts, and so many tokens of all of it."""
+    """What recall may put before a message: at most so many texts, and so many tokens of all of it.
+
+    `trust` says over the gate's own table from which level on what somebody said waits for a person to look
+    at it: 1 a hint of an attack, 2 likely one, 3 several signs at once; "never": nothing of theirs comes in.
+    """
 
     most: int = 12
     tokens: int = 2_000
+    trust: dict[Origin, Trust] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,6 +185,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 _TRIGGERS = {"default": 0.8, "fixed-80k": 1.0}
 _TARGET = 0.3
+_LONGEST_PREFIX = 1_000
 _FIGURES = ("window", "input", "output")
 _Table: TypeAlias = dict[str, Any]
 
@@ -250,6 +264,11 @@ def _contradiction(settings: Settings) -> str:
         return f'`recall.embedder` is "", "local" or "openai:MODEL", and not {finding.embedder!a}'
     if finding.reach and not finding.base_url:
         return "`recall.reach` is said of the server at `recall.base_url`, which is not set"
+    prefixes = (finding.query_prefix, finding.passage_prefix)
+    if any(prefixes) and kind != "openai":
+        return "`recall.query_prefix` and `recall.passage_prefix` are for an embedder `openai:MODEL` alone"
+    if max(map(len, prefixes)) > _LONGEST_PREFIX:
+        return f"`recall.query_prefix` and `recall.passage_prefix` have at most {_LONGEST_PREFIX} characters"
     own = settings.compaction
     trigger = own.trigger if own.trigger is not None else _TRIGGERS[own.preset]
     target = own.target if own.target is not None else _TARGET

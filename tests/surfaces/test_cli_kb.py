@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recall.embeddings_server import EmbeddingsServer
 from recall.reading.pdfs import encrypted, pdf
 from stratalog.surfaces.cli import documents
 from surfaces.terminals import cli, cli_json, terminal
@@ -167,6 +168,23 @@ def test_list_show_search(shelf: Path, data: Path) -> None:
         assert cli("kb", *missing, data=data).exit_code == 3
     assert cli("kb", "show", "docs/e.txt", data=data).exit_code == 2  # which of the two
     assert cli("kb", "--tenant", "other", "list", "--json", data=data).stdout.startswith('{"documents":[]')
+
+
+def test_search_by_meaning_after_the_jobs_have_run(shelf: Path, data: Path) -> None:
+    """What has a vector is found though it has none of the words, within its collection; not with --words."""
+    with EmbeddingsServer() as server:
+        data.mkdir(exist_ok=True)
+        (data / "stratalog.toml").write_text(f'[recall]\nembedder = "openai:m"\nbase_url = "{server.url}"\n')
+        cli("kb", "add", "docs", data=data)
+        cli("kb", "add", "docs/e.txt", "-c", "zh", data=data)
+        assert cli("kb", "search", "zeppelin", data=data).exit_code == 1
+        assert "embed: done" in cli("jobs", "run", data=data).stdout
+        (hit,) = cli_json("kb", "search", "zeppelin", "-c", "zh", "--context", "1", data=data)["hits"]
+        assert (hit["document"]["collection"], hit["terms"], hit["score"]) == ("zh", [], 0)
+        assert "by meaning" in cli("kb", "search", "zeppelin", "-c", "zh", data=data).stdout
+        asked = len(server.requests)
+        assert cli("kb", "search", "zeppelin", "--words", data=data).exit_code == 1
+        assert len(server.requests) == asked
 
 
 def test_remove(shelf: Path, data: Path) -> None:

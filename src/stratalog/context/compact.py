@@ -236,6 +236,7 @@ def _kept(turns: tuple[TurnView, ...], policy: Policy, count: Count, room: int) 
 
 _ROLES = {User: "User", Assistant: "Assistant", ToolCall: "Tool call", ToolResult: "Tool result"}
 _LONGEST = 6_000
+_TAG: Final = regex.compile(r"<(?=\s*/?\s*(?:earlier-summary|transcript)\b)", regex.IGNORECASE)
 INSTRUCTIONS: Final = """\
 You keep the memory of a conversation between a user and an assistant. Write one summary that replaces the
 earlier summary and the transcript below, so that the assistant can go on without them.
@@ -289,12 +290,16 @@ def _rounds_of(covered: Iterable[Seen]) -> Iterator[list[Seen]]:
 
 
 def prompt(previous: str, chunk: str, limit: int) -> str:
-    """What a summariser is asked, for one chunk."""
+    """What a summariser is asked, for one chunk. Nothing that was said can end the part that it stands in."""
     parts = [INSTRUCTIONS.format(words=max(40, limit // 2))]
     if previous:
-        parts.append(f"<earlier-summary>\n{previous}\n</earlier-summary>")
-    parts.append(f"<transcript>\n{chunk}\n</transcript>")
+        parts.append(_part("earlier-summary", previous))
+    parts.append(_part("transcript", chunk))
     return "\n\n".join(parts)
+
+
+def _part(name: str, text: str) -> str:
+    return f"<{name}>\n{_TAG.sub('＜', text)}\n</{name}>"
 
 
 # --- what a summary must be ---

@@ -5,29 +5,30 @@ What they answer is data for the model, and passes the gate as what is recalled 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from stratalog.context.shapes.contract import Tool
 from stratalog.engine.profiling import PageOf, current_words, page_files, refresh
-from stratalog.engine.recalling import Most, Piece, gathered, passed, piece_of
+from stratalog.engine.recalling import Most, Piece, gathered, passed, piece_of, trust_in
 from stratalog.engine.remembering import Records
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput
 from stratalog.memory.caller import Caller
-from stratalog.memory.contract import Layer, Scope, ScopeKind, Source, Where
+from stratalog.memory.contract import Layer, Record, Scope, ScopeKind, Source, Where
 from stratalog.memory.policy import SUMMARY_KEY, Draft, normal_key
 from stratalog.memory.profiles import ids_of, shown
-from stratalog.recall.gate import Limits, attributed, presentable
+from stratalog.recall.gate import Limits, Material, attributed, content_of, presentable
+from stratalog.recall.injection import quarantines, verdict
 
 SEARCH: Final = "search_memory"
 READ: Final = "read_memory"
 WRITE: Final = "write_memory"
 _MOST_FOUND: Final = 20  # that one search gives
 _SURE: Final = 0.8  # of what an agent writes on purpose
-_ANY: Final = Limits(most=10**6, tokens=10**9)  # what is asked for is bounded where it is sought
+_ANY: Final = Limits(most=10**6, tokens=10**9)
 
 
 def answer(
@@ -48,7 +49,7 @@ def _search(records: Records, session: Session, who: Caller, args: dict[str, Any
         raise InvalidInput("give `query` as text, and `limit` as a whole number", tool=SEARCH)
     most = max(1, min(limit, _MOST_FOUND))
     pieces = gathered(records.memory, records, session, who, query, most=Most(most + 1, most + 1, most + 1))
-    found = _passed(records, pieces)
+    found = _passed(records, who, pieces)
     return {"found": found[:most], "more": len(found) > most}
 
 
@@ -56,14 +57,14 @@ def _read(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> di
     page, key = args.get("page"), args.get("key")
     if isinstance(key, str) and key.strip() and page is None:
         held = records.service.current(who, keys=(key,), limit=_MOST_FOUND).records
-        return {"key": key, "records": _passed(records, [piece_of(each) for each in held])}
+        return {"key": key, "records": _passed(records, who, [piece_of(each) for each in held])}
     kind = {"agent": "agent", "user": "user"}.get(str(page)) if key is None else None
     if kind is None:
         raise InvalidInput("give `page` as agent or user, or the `key` of what was written", tool=READ)
     owner = _page_of(who, kind)
     if owner is None:
         return {"page": kind, "text": ""}
-    words, _ = page_text(records, owner)
+    words, _ = page_text(records, owner, who.agent)
     return {"page": kind, "text": words}
 
 
@@ -117,21 +118,54 @@ def pages_of(who: Caller) -> list[PageOf]:
     return [page for kind in ("user", "agent") if (page := _page_of(who, kind)) is not None]
 
 
-def page_text(records: Records, page: PageOf) -> tuple[str, frozenset[str]]:
-    """What a page says that holds now, as a model may see it, and the records that it tells of."""
+def page_text(records: Records, page: PageOf, agent: str = "") -> tuple[str, frozenset[str]]:
+    """What a page says that holds now, as this agent's model may see it, and the records that it tells of.
+    What a person wrote there passes the gate line by line, as words of the user."""
     profile = page_files(records.data, records.tenant, page).read()
     ids = current_words(records.store, page, profile)[1]
     where = Where(environment=page.environment, scopes=(page.scope,), ids=tuple(sorted(ids)))
     told = records.store.find(where, limit=len(ids)).records if ids else ()
-    admitted = passed(records.memory, [piece_of(each) for each in told], limits=_ANY, count=len)
-    held = {each.material for each in admitted.quarantined}
-    words = shown(profile, (ids_of(profile) - ids) | held)
-    return presentable(words)[0], ids - held
+    fine = _let_in(records, agent, [piece_of(each) for each in told])
+    words = shown(profile, ids_of(profile) - fine).split("\n")
+    out = _kept_out(records, agent, page, words)
+    return presentable("\n".join(each for each in words if each not in out))[0], ids & fine
 
 
-def _passed(records: Records, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def _kept_out(records: Records, agent: str, page: PageOf, lines: Sequence[str]) -> frozenset[str]:
+    """The lines of a page that the gate keeps out, though a user wrote them."""
+    trust = trust_in(records.memory, agent)
+    never = trust.get("user") == "never"
+    odd = [each for each in lines if never or quarantines("user", verdict(each, "user").level, trust)]
+    said = f"the page of the {page.scope.kind}"
+    user = page.scope.id if page.scope.kind == "user" else ""
+    pieces = [Piece(Material(id=each, text=each, origin="user", source=said), user=user) for each in odd]
+    return frozenset(odd) - _let_in(records, agent, pieces)
+
+
+def let_in(records: Records, who: Caller, told: Iterable[Record]) -> list[Record]:
+    """The records that the gate does not keep from this caller's model, in their order."""
+    found = list(told)
+    fine = _let_in(records, who.agent, [piece_of(each) for each in found])
+    return [each for each in found if each.id in fine]
+
+
+def _let_in(records: Records, agent: str, pieces: Sequence[Piece]) -> frozenset[str]:
+    """The ids of the materials that the gate does not keep out."""
+    admitted = passed(records.memory, pieces, agent=agent, limits=_ANY, count=_nothing)
+    held = {each.content for each in admitted.quarantined}
+    out = {each.id for each in admitted.left_out if each.why != "repeated"}
+    found = [each.material for each in pieces]
+    return frozenset(each.id for each in found if each.id not in out and content_of(each.text) not in held)
+
+
+def _nothing(text: str) -> int:
+    """What is asked for is bounded where it is sought, so that its tokens need not be counted here."""
+    return 0
+
+
+def _passed(records: Records, who: Caller, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """What the gate lets through of these, in its order, as a model may see it."""
-    admitted = passed(records.memory, pieces, limits=_ANY, count=len)
+    admitted = passed(records.memory, pieces, agent=who.agent, limits=_ANY, count=_nothing)
     found = {each.material.id: each for each in pieces}
     return [_shown(found[id]) for id in admitted.ids]
 

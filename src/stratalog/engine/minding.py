@@ -1,9 +1,10 @@
 """When a mind is told of turns, and when its words are frozen: decided by the session's log alone.
 
 The notes are those of docs/decisions/0012. A turn begins with a note of from where on turns are to be
-remembered, once a session, and one of the memory blocks that stand before the conversation until the next
-compaction. After a turn all that is due is done in order, and noted: what a crash left undone, the next turn
-or the next pass in the background does.
+remembered, once a session, one of the memory blocks that stand before the conversation until the next
+compaction, and one of what was recalled, as hashes, so that the next turn is not shown it again. After a turn
+all that is due is done in order, and noted: what a crash left undone, the next turn or the next pass in the
+background does.
 """
 
 from __future__ import annotations
@@ -14,11 +15,23 @@ from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-from stratalog.engine.notes import Blocks, blocks_note, blocks_of, remembered_note
+import msgspec
+from msgspec.structs import replace
+
+from stratalog.engine.notes import (
+    RECALLED,
+    Blocks,
+    blocks_note,
+    blocks_of,
+    recalled_note,
+    remembered_note,
+    tag_of,
+    tags_in,
+)
 from stratalog.engine.session import Session
 from stratalog.errors import StaleFence
 from stratalog.keys import SessionKey
-from stratalog.types import AnyEntry, Note, TurnEnd
+from stratalog.types import AnyEntry, Note, TurnEnd, TurnStart
 
 _TRIES: Final = 5
 
@@ -53,6 +66,40 @@ def freezing_notes(session: Session, mind: Knows) -> list[AnyEntry]:
     if blocks is None or blocks == shown:
         return []
     return [blocks_note(blocks)]
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What the turn before was shown of what is remembered, as tags, and the start of the turn under way;
+    None where none is."""
+
+    start: TurnStart | None = None
+    tags: frozenset[str] = frozenset()
+
+
+def shown_before(session: Session) -> Before:
+    """Read from the end of the log, no further back than the start of the turn before. What the turn under
+    way was shown itself does not count: begun again after a crash, it is shown the same."""
+    start: TurnStart | None = None
+    ended = False
+    tags: dict[str, frozenset[str]] = {}
+    for entry in session.entries(reverse=True, blobs=False):
+        if isinstance(entry, TurnEnd):
+            ended = True
+        elif isinstance(entry, Note) and entry.kind == RECALLED:
+            tags.setdefault(entry.turn, tags_in(entry))
+        elif isinstance(entry, TurnStart) and entry.turn and (start is None or entry.turn != start.turn):
+            if start is not None or ended:
+                break
+            start = entry
+    own = start.turn if start is not None else ""
+    return Before(start, frozenset().union(*(each for turn, each in tags.items() if turn != own)))
+
+
+def note_shown(session: Session, start: TurnStart, ids: Iterable[str]) -> None:
+    """Logs what the turn that began there is shown. Raises `StaleFence` once the session was taken from
+    it."""
+    note = replace(recalled_note(map(tag_of, ids)), turn=start.turn)
+    session.append(note, fence=start.fence)
 
 
 def due(session: Session) -> list[TurnEnd]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 from stratalog.sessions.meta import BLOCKS, REMEMBERED
 from stratalog.types import AnyEntry, Note, User
 
+RECALLED: Final = "recalled"
+_TAG: Final = 16  # hex digits
 ASKER: Final = "user_id"  # in the meta of a message: who said it, as the records know them
 
 
@@ -46,6 +49,22 @@ def asker_of(message: AnyEntry | None, users: Sequence[str]) -> str:
 def remembered_note(seq: int) -> Note:
     """Turns that ended up to the entry `seq` are in the records, or are not to be."""
     return Note(kind=REMEMBERED, data={"seq": seq})
+
+
+def tag_of(id: str) -> str:
+    """What a note says of a text that was recalled: a hash of its id, which may name another session."""
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_TAG]
+
+
+def recalled_note(tags: Iterable[str]) -> Note:
+    """What the turn is shown of what is remembered."""
+    return Note(kind=RECALLED, data={"shown": list(tags)})
+
+
+def tags_in(note: Note) -> frozenset[str]:
+    """What a note of the kind `recalled` says; of one that somebody else wrote what can be read."""
+    data = note.data if isinstance(note.data, dict) else {}
+    return frozenset(_texts(data.get("shown")))
 
 
 def _texts(value: object) -> tuple[str, ...]:

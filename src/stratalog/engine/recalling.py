@@ -11,12 +11,13 @@ asking one allows nothing comes, for it would leave with the prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from stratalog.config import Origin, Trust
 from stratalog.engine.asking import times_in
 from stratalog.engine.core import Found, Stratalog
 from stratalog.engine.embedding import scope_of
@@ -32,7 +33,7 @@ from stratalog.memory.residency import allowed_reach, permits
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt
 from stratalog.recall.gate import Admitted, Limits, Material, admit
-from stratalog.recall.injection import Origin, quarantines, verdict
+from stratalog.recall.injection import quarantines, verdict
 from stratalog.recall.knowledge import FILE as DOCUMENTS
 from stratalog.recall.knowledge_values import Passage
 from stratalog.sessions.meta import SessionMeta
@@ -99,11 +100,13 @@ def passed(
     memory: Stratalog,
     pieces: Sequence[Piece],
     *,
+    agent: str = "",
     limits: Limits,
     count: Callable[[str], int],
     shown: frozenset[str] = frozenset(),
 ) -> Admitted:
-    """What the gate lets through. What it keeps out is put into quarantine."""
+    """What the gate lets through, by the settings of this agent, or of the data directory for none. What it
+    keeps out is put into quarantine."""
     with quarantine_of(memory) as quarantine:
         admitted = admit(
             [each.material for each in pieces],
@@ -111,6 +114,7 @@ def passed(
             count=count,
             shown=shown,
             released=quarantine.released(),
+            trust=trust_in(memory, agent),
         )
         whose = {each.material.id: each for each in pieces}
         for held in admitted.quarantined:
@@ -129,18 +133,29 @@ def passed(
     return admitted
 
 
+def trust_in(memory: Stratalog, agent: str) -> dict[Origin, Trust]:
+    """Whom this agent's settings trust how far, over the gate's own table."""
+    return memory.settings_of(agent).gate.trust
+
+
 def piece_of(record: Record) -> Piece:
     """A record as the gate takes it."""
     said = f"{day_of(record.updated_at)}, record {record.key}"
     scope = record.scope
     session = scope.id if scope.kind == "session" else record.sources[0].session if record.sources else ""
     return Piece(
-        Material(id=record.id, text=record.text, origin=record.origin, source=said),
+        Material(id=record.id, text=record.text, origin=_speaker(record), source=said),
         session=session,
         user=scope.id if scope.kind == "user" else "",
         environment=record.environment,
         record=record,
     )
+
+
+def _speaker(record: Record) -> Origin:
+    """Who says what is in a record. A preview is made by a program, of words of the user and of its reply."""
+    preview = record.layer == Layer.SHORT and record.origin == "tool" and record.key.startswith("pair ")
+    return "agent" if preview else record.origin
 
 
 def day_of(ts: int) -> str:
@@ -252,7 +267,8 @@ def _said(memory: Stratalog, found: Found, who: Caller) -> Piece | None:
     origin = _origin(hit.session, entry)
     passage = words_of(entry)[hit.start : hit.stop].strip()
     # The whole of it is judged: what is kept out must not enter in parts.
-    if len(passage) > _SHOWN and not quarantines(origin, verdict(passage, origin).level):
+    trust = trust_in(memory, hit.session.agent)
+    if len(passage) > _SHOWN and not quarantines(origin, verdict(passage, origin).level, trust):
         passage = excerpt(passage, hit.terms, _SHOWN)
     return Piece(
         Material(
@@ -285,15 +301,27 @@ def _documents(memory: Stratalog, session: Session, text: str, most: int) -> lis
 
 
 def passages_of(
-    memory: Stratalog, text: str, most: int, *, metadata: dict[str, Any] | None = None, meaning: bool = True
+    memory: Stratalog,
+    text: str,
+    most: int,
+    *,
+    metadata: dict[str, Any] | None = None,
+    meaning: bool = True,
+    collections: Collection[str] | None = None,
+    neighbours: int = 0,
 ) -> list[Passage]:
-    """The best passages of the tenant's documents by words, and by meaning where that is to be had."""
+    """The best passages of the tenant's documents, or of these collections, by words, and by meaning where
+    that is to be had. Raises what `Knowledge.search` does."""
     with knowledge_of(memory) as knowledge:
-        found = knowledge.search(text, limit=most)
-        question = memory.strata.vectors.question("documents", text, metadata=metadata or {})
-        if not meaning or question is None:
+        found = knowledge.search(text, collections=collections, limit=most, neighbours=neighbours)
+        if not meaning:
             return found
-        near = knowledge.passages([id for _, id in question.nearest(most)])
+        vectors = memory.strata.vectors
+        question = vectors.question("documents", text, metadata=metadata or {}, scopes=collections)
+        if question is None:
+            return found
+        ids = [id for _, id in question.nearest(most)]
+        near = knowledge.passages(ids, neighbours=neighbours)
     return fused(found, near, key=lambda each: each.chunk.id)[:most]
 
 

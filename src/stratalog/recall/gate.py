@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from stratalog.config import Origin, Trust
 from stratalog.recall.cleaning import cleaned, neutralised, revealed
-from stratalog.recall.injection import Origin, Verdict, quarantines, verdict
+from stratalog.recall.injection import Verdict, quarantines, verdict
 from stratalog.recall.redaction import redacted
 
 LEAD: Final = (
@@ -44,7 +45,7 @@ _WHO: Final[dict[Origin, str]] = {
 }
 
 Why: TypeAlias = Literal[
-    "shown before", "repeated", "too long", "empty", "over the number", "over the tokens"
+    "shown before", "repeated", "not let in", "too long", "empty", "over the number", "over the tokens"
 ]
 
 
@@ -114,13 +115,15 @@ def admit(
     count: Callable[[str], int],
     shown: Set[str] = frozenset(),
     released: Set[str] = frozenset(),
+    trust: Mapping[Origin, Trust] | None = None,
 ) -> Admitted:
     """What of the materials may enter a prompt, the best first, as one block.
 
     `count` gives the tokens of a text as it is serialised. `shown` are the ids that the turn before had: they
     are not repeated. `released` are contents (`content_of`) that somebody looked at and let pass: they are
-    not quarantined again, but quoted as everything is. A text that does not fit is left out whole, and the
-    next is tried; one of more than `LONGEST` characters is not read at all.
+    not quarantined again, but quoted as everything is. `trust` says for an origin from which level on it is
+    quarantined, or that nothing of it is let in; what it does not say is as in `injection.TIERS`. A text that
+    does not fit is left out whole, and the next is tried; one of more than `LONGEST` characters is not read.
     """
     items: list[str] = []
     ids: list[str] = []
@@ -136,7 +139,7 @@ def admit(
             left.append(Left(material.id, "shown before" if material.id in shown else "repeated"))
             continue
         seen.add(content)
-        ready = _ready(material, content, released)
+        ready = _ready(material, content, released, trust or {})
         if isinstance(ready, Quarantined):
             held.append(ready)
             continue
@@ -173,11 +176,15 @@ class _Ready(NamedTuple):
     kinds: tuple[str, ...]
 
 
-def _ready(material: Material, content: str, released: Set[str]) -> _Ready | Quarantined | Left:
+def _ready(
+    material: Material, content: str, released: Set[str], trust: Mapping[Origin, Trust]
+) -> _Ready | Quarantined | Left:
+    if trust.get(material.origin) == "never":
+        return Left(material.id, "not let in")
     if len(material.text) > LONGEST:
         return Left(material.id, "too long")
     judged = verdict(material.text, material.origin)
-    if quarantines(material.origin, judged.level) and content not in released:
+    if quarantines(material.origin, judged.level, trust) and content not in released:
         return Quarantined(
             content=content,
             material=material.id,
@@ -207,9 +214,13 @@ def content_of(text: str) -> str:
 
 def fenced(items: Iterable[str]) -> str:
     """The items, numbered, between two lines with a mark that is a hash of them."""
-    body = "\n".join(f"[{number}] {item}" for number, item in enumerate(items, 1))
+    return enclosed(LEAD, "\n".join(f"[{number}] {item}" for number, item in enumerate(items, 1)))
+
+
+def enclosed(lead: str, body: str) -> str:
+    """A body that is `presentable`, between two lines with the mark, which `lead` tells as `{mark}`."""
     mark = hashlib.sha256(body.encode()).hexdigest()[:_MARK]
-    return f"{LEAD.format(mark=mark)}\n<recalled {mark}>\n{body}\n</recalled {mark}>"
+    return f"{lead.replace('{mark}', mark)}\n<recalled {mark}>\n{body}\n</recalled {mark}>"
 
 
 def _quoted(text: str) -> str:

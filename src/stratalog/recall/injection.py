@@ -14,17 +14,18 @@ import base64
 import binascii
 import codecs
 import html
-import unicodedata
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 import regex
 
+from stratalog.config import Origin as Origin
+from stratalog.config import Trust
 from stratalog.recall.cleaning import cleaned, markers, smuggled
-from stratalog.recall.phrasing import COMPACT, TALK, TOLD, rules
-
-Origin: TypeAlias = Literal["user", "agent", "model", "import", "tool", "web"]
+from stratalog.recall.phrasing import COMPACT, TALK, TOLD, relevant
+from stratalog.recall.plain import plain
 
 
 class Tier(NamedTuple):
@@ -54,25 +55,16 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-_ALIKE: Final = str.maketrans(
-    "аеорсухіѕјԁӏквмнтгαοερτνκιυχԛԝһ’‘`´“”«»„", "aeopcyxisjdlkbmhtraoeptvkiuxqwh''''" + '"' * 5
-)
-_SIMPLER: Final = str.maketrans(
-    "無視記這說話們設規則請對於為與書員統級發給將個並應從現後開啟關閉執運調轉傳輸帳號碼鑰憑證戶導顯複覆須絕論約編譯變進"
-    "終結過濾審協議訊詞讓當會擋頭歷內創權緊團隊實際銀錢點擊訪問網頁鏈圖郵箱務體機構處觸庫檔據僅儲匯",
-    "无视记这说话们设规则请对于为与书员统级发给将个并应从现后开启关闭执运调转传输帐号码钥凭证户导显复覆须绝论约编译变进"
-    "终结过滤审协议讯词让当会挡头历内创权紧团队实际银钱点击访问网页链图邮箱务体机构处触库档据仅储汇",
-)
-_LEET: Final = str.maketrans("0134578@$", "oleastbas")
-_SPACE: Final = regex.compile(r"\s+")
-_MARK: Final = regex.compile(r"[\u0300-\u036f]+")
+_LEET: Final = tuple(str.maketrans("0134578@$!", letters) for letters in ("oleastbasi", "oieastbasi"))
 _APART: Final = regex.compile(r"(?<!\w)(?:[a-z][ .·_*|-]{1,3}){7,200}[a-z](?!\w)")
 _MIXED: Final = regex.compile(r"[a-z][0134578@$]{1,2}[a-z]|\b[13]g?n[o0]r")
 _BASE64: Final = regex.compile(r"[A-Za-z0-9+/_-]{24,}")
+_LONG: Final = 24  # characters of a word that may be encoded
 _HEX: Final = regex.compile(r"(?:[0-9A-Fa-f]{2}[ :]?){12,}")
 _ESCAPED: Final = regex.compile(r"(?:\\u00[0-9a-fA-F]{2}|\\x[0-9a-fA-F]{2}){6,}")
 _PERCENT: Final = regex.compile(r"(?:%[0-9A-Fa-f]{2}\w?){5,}")
 _UNSEEN: Final = regex.compile("[\u200b\u2060-\u2064\u202a-\u202e\u180e]")
+_TURNED: Final = regex.compile("[\u202e\u202d\u2066-\u2068]([^\u202c\u2069\n]{8,2000})")
 _FEW: Final = 6  # of these a text has without meaning anything, as a page that breaks long words
 _OPENS: Final = "\"'([{<「『《【"
 _CLOSES: Final = regex.compile(r"[.!?。！？,]{0,3}[\"'\])}>」』》】]")
@@ -82,10 +74,10 @@ def verdict(text: str, origin: Origin) -> Verdict:
     """What the text looks like, and why. The text is as it came: what does not show counts too."""
     tier = TIERS[origin]
     seen = cleaned(text)
-    plain = _plain(seen)
-    found = _families(plain, tier)
-    for name, words in _hidden(text, seen):
-        within = _families(_plain(cleaned(words)), tier)
+    words = _plain(seen)
+    found = _families(words, tier)
+    for name, hidden in _hidden(text, seen):
+        within = _families(_plain(cleaned(hidden)), tier)
         found = {family: max(weight, found.get(family, 0)) for family, weight in (found | within).items()}
         if within:
             found[name] = 3 if max(within.values()) > 1 else 1
@@ -94,14 +86,16 @@ def verdict(text: str, origin: Origin) -> Verdict:
     if markers(seen):
         found.setdefault("role marker", 1)
     level = _level(found)
-    if level > 1 and tier.talk_excuses and regex.search(TALK, plain):
+    if level > 1 and tier.talk_excuses and regex.search(TALK, words):
         level -= 1
     return Verdict(level, tuple(sorted(found)))
 
 
-def quarantines(origin: Origin, level: int) -> bool:
-    """Whether a text of this origin and level may not enter a prompt until somebody has looked at it."""
-    return level >= TIERS[origin].quarantined_from
+def quarantines(origin: Origin, level: int, trust: Mapping[Origin, Trust] | None = None) -> bool:
+    """Whether a text of this origin and level may not enter a prompt until somebody has looked at it. `trust`
+    is said over what `TIERS` has."""
+    start = (trust or {}).get(origin, TIERS[origin].quarantined_from)
+    return start != "never" and level >= start
 
 
 def _level(found: dict[str, int]) -> int:
@@ -114,17 +108,17 @@ def _level(found: dict[str, int]) -> int:
     return 2 if sure or len(found) > 2 else 1
 
 
-def _families(plain: str, tier: Tier) -> dict[str, int]:
+def _families(text: str, tier: Tier) -> dict[str, int]:
     """The families found in a plain text, and how sure each is."""
     found: dict[str, int] = {}
-    for family, weight, pattern, order in rules():
+    for family, weight, pattern, order, _ in relevant(text):
         if (order and not tier.orders_count) or found.get(family, 0) >= weight:
             continue
-        for match in pattern.finditer(plain):
-            found[family] = max(found.get(family, 0), 1 if _is_told(plain, match) else weight)
+        for match in pattern.finditer(text):
+            found[family] = max(found.get(family, 0), 1 if _is_told(text, match) else weight)
             if found[family] == weight:
                 break
-    if any(regex.search(COMPACT, "".join(filter(str.isalpha, each[0]))) for each in _APART.finditer(plain)):
+    if any(regex.search(COMPACT, "".join(filter(str.isalpha, each[0]))) for each in _APART.finditer(text)):
         found["override"] = 2
     return found
 
@@ -137,19 +131,18 @@ def _is_told(text: str, match: regex.Match[str]) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text for comparing: one case, one width, one script for look-alikes, one space between words."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    if not text.isascii():
-        text = _MARK.sub("", unicodedata.normalize("NFD", text)).translate(_ALIKE)
-        text = unicodedata.normalize("NFC", text).translate(_SIMPLER)
-    plain = _SPACE.sub(" ", text)
-    return f"{plain} \n {plain.translate(_LEET)}" if _MIXED.search(plain) else plain
+    """The text for comparing, and after it what it says if its digits and signs stand for letters."""
+    words = plain(text)
+    if not _MIXED.search(words):
+        return words
+    return " \n ".join((words, *(words.translate(letters) for letters in _LEET)))
 
 
 def _hidden(text: str, seen: str) -> list[tuple[str, str]]:
     """What is hidden in a text, each with the name of its family; `seen` is the text cleaned."""
     found = [("unseen characters", smuggled(text))]
-    found += [("encoded", _unbase64(run)) for run in _BASE64.findall(seen)]
+    found += [("unseen characters", turned[::-1]) for turned in _TURNED.findall(text)]
+    found += [("encoded", _unbase64(run)) for run in _runs(seen)]
     found += [("encoded", _unhex(run)) for run in _HEX.findall(seen)]
     found += [("encoded", _unescape(run)) for run in _ESCAPED.findall(seen)]
     found += [("encoded", unquote(seen))] if _PERCENT.search(seen) else []
@@ -157,6 +150,10 @@ def _hidden(text: str, seen: str) -> list[tuple[str, str]]:
     if regex.search("rot-?13", seen, regex.IGNORECASE):
         found.append(("encoded", codecs.decode(seen, "rot13")))
     return [(name, words) for name, words in found if words]
+
+
+def _runs(seen: str) -> list[str]:
+    return [run for word in seen.split() if len(word) >= _LONG for run in _BASE64.findall(word)]
 
 
 def _unbase64(run: str) -> str:

@@ -8,20 +8,25 @@ simplified characters, one space between words. It is one table, which is why th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
 import regex
 
+from stratalog.recall.plain import plain
+
 
 class Rule(NamedTuple):
     """`weight` 1 is a hint, 2 a phrase that rarely means anything else. An `order` may be given by a user: it
-    counts only in what comes from elsewhere."""
+    counts only in what comes from elsewhere. One of the `words` is in all that the pattern matches: where
+    none is, it need not be searched. No words: it always is."""
 
     family: str
     weight: int
     pattern: regex.Pattern[str]
     order: bool
+    words: frozenset[str]
 
 
 _PIECES: Final = {
@@ -38,7 +43,8 @@ _PIECES: Final = {
         r"(?:(?:an?|the|any|all|this|that|these|other|my) )?(?:ai|a\.i\.|llm"
         r"|large language model|language model|chat ?bot|assistant|(?:ai |autonomous |coding "
         r"|browsing )?agent|claude|chatgpt|gpt(?:-\d\w{0,3})?|copilot|gemini|grok|deepseek"
-        r"|qwen|kimi)(?: (?:assistant|agent|model|bot|system))?s?"
+        r"|qwen|kimi)(?: (?:code |content )?(?:assistant|agent|model|bot|system|reviewer|reader"
+        r"|crawler|scraper|summari[sz]er|tool))?s?"
     ),
     "secret": (
         r"(?:passwords?|credentials?|secrets?|api[ _-]?keys?|access[ _-]?(?:keys?|tokens?)"
@@ -86,7 +92,44 @@ _PIECES: Final = {
     "zhwhere": r"(?:http|@|网址|服务器|链接|邮箱|地址|接口|图片|外部|url|攻击者|参数)",
     "zhgap": r"(?:(?!错误|警告|报错|大小写|不要|禁止|不得)[^。！？!?]){0,12}?",
 }
-# Family, weight, pattern; and whether it is an order.
+# Words of other languages: to drop, what was ordered; to tell, what a system said. In the second of each pair
+# stand the verbs of languages in which the verb comes last. As they are written: `_made` makes them plain.
+_FOREIGN: Final = {
+    "drop": (
+        r"\b(?:ignor(?:a|ez|iere|ieren sie|are|eer|uj|ar|á)|ignore (?:todas?|todos|las?|los|as|toutes|tutte)"
+        r"|olvid(?:a|e)|oubli(?:e|ez)"
+        r"|vergiss|vergessen sie"
+        r"|desconsider(?:a|e)|descart(?:a|e)|esque(?:ça|ce)|dimentica(?:te)?|missacht(?:e|en"
+        r" sie)|negeer|vergeet"
+        r"|zignoruj|zapomnij|abaikan|lupakan|bỏ qua|yoksay|игнорируй(?:те)?|проигнорируй(?:те)?|забудь(?:те)?"
+        r"|ігноруй(?:те)?|تجاهل|تجاهلي|انس)\b|अनदेखा|ละเว้น"
+    ),
+    "droplast": (
+        r"無視|忘れ|破棄|従わない|무시|잊어|잊으|따르지 마|yok say|görmezden gel|unut\b|अनदेखा|नज़रअंदाज़"
+    ),
+    "orders": (
+        r"\b(?:instrucciones|instructions|instruções|istruzioni|anweisungen|vorgaben|regeln|befehle"
+        r"|consignes|règles|reglas|regras|órdenes|ordens|regole|instructies|regels|instrukcje|polecenia"
+        r"|instruksi|perintah|hướng dẫn|talimatlar\w{0,6}|инструкци[ия]|указани[яе]|правила"
+        r"|команды|інструкції)\b"
+        r"|指示|命令|指令|ルール|プロンプト|지시|명령|지침|프롬프트|التعليمات|الأوامر|تعليمات|निर्देश|คำสั่ง"
+    ),
+    "tell": (
+        r"\b(?:muestr(?:a|e)|revel(?:a|e)|imprim(?:e|a)|mostr(?:a|e|ar)|montre|affiche(?:z)?|révèle|donne"
+        r"|zeig(?:e|en sie)?|gib|nenn(?:e|en sie)?|verrate|mostra|toon|pokaż|ujawnij|tampilkan|göster"
+        r"|покажи(?:те)?|выведи(?:те)?|раскрой(?:те)?|напечатай|назови)\b|اعرض|اكشف|اطبع|أظهر|दिखाओ"
+    ),
+    "telllast": r"表示|出力|教えて|見せ|公開|출력|보여|공개|알려|göster|yazdır|दिखा",
+    "systemprompt": (
+        r"\b(?:system ?-?prompt|(?:mensaje|prompt|instrucciones) (?:de|del) sistema"
+        r"|(?:mensagem|prompt) (?:de|do)"
+        r" sistema|(?:message|prompt|invite|instructions) système|systemnachricht|systemanweisung(?:en)?"
+        r"|(?:messaggio|prompt) di sistema|системн(?:ый|ое|ые) (?:промпт|сообщение|инструкции)"
+        r"|sistem istem\w{0,4})"
+        r"|システムプロンプト|システムメッセージ|시스템 ?프롬프트|시스템 ?메시지|رسالة النظام|موجه النظام"
+    ),
+}
+# Family, weight, pattern, whether it is an order, and the words.
 _RULES: Final = (
     # What was said before is not to count.
     (
@@ -97,6 +140,10 @@ _RULES: Final = (
         r"|no longer follow)\b(?! ?[=:(])…\b(?:<earlier>|your|all|any|every|these"
         r"|those)\b[^.!?]{0,25}?\b<instructions>\b",
         False,
+        (
+            "abandon|discard|disregard|do not follow|don't follow|erase|forget|ignore|neglect|"
+            "no longer follow|pay no attention to|set aside|stop following|stop obeying|throw away"
+        ),
     ),
     (
         "override",
@@ -106,6 +153,7 @@ _RULES: Final = (
         r"|original)\b[^.!?]{0,25}?\b(?:instructions|prompts|directives|guidelines"
         r"|programming|constraints|restrictions)\b",
         False,
+        "constraints|directives|guidelines|instructions|programming|prompts|restrictions",
     ),
     (
         "override",
@@ -114,6 +162,7 @@ _RULES: Final = (
         r"|whatever) (?:that )?(?:you|above|before|was said|i said|we said|has been"
         r"|came before|prior|so far)",
         False,
+        "disregard|erase|forget|ignore",
     ),
     (
         "override",
@@ -121,6 +170,7 @@ _RULES: Final = (
         r"\b(?:ignore|disregard|forget) (?:all )?(?:of )?(?:the |that )?(?:above|foregoing)"
         r"(?: text)?(?: and\b| instead|[,;:]|[.!]? (?:now|instead|new))",
         False,
+        "above|foregoing",
     ),
     (
         "override",
@@ -129,6 +179,7 @@ _RULES: Final = (
         r"(?:text|content|words|messages|input)? ?(?:before|above|preceding|prior to) (?:this"
         r"|the|that)\b",
         False,
+        "disregard|forget|ignore",
     ),
     (
         "override",
@@ -137,6 +188,7 @@ _RULES: Final = (
         r"(?:question|request|query|message|task|instructions?)| (?:asks|asked|says|said"
         r"|wants|wanted)\b|[.!,;]| and\b)",
         True,
+        "the user",
     ),
     (
         "override",
@@ -145,6 +197,7 @@ _RULES: Final = (
         r"|have been) (?:now )?(?:void|cancell?ed|revoked|outdated|obsolete|superseded"
         r"|no longer|invalid|a test)",
         False,
+        "a test|cancel|invalid|no longer|obsolete|outdated|revoked|superseded|void",
     ),
     (
         "override",
@@ -154,21 +207,40 @@ _RULES: Final = (
         r"|user|send|reveal|ignore|output|say|reply|respond|tell|email|delete|forward"
         r"|transfer|print)\b)",
         False,
+        " directive| goal| instruction| mission| objective| purpose| task",
     ),
     (
         "override",
         2,
-        r"\b(?:ignora|ignorez|ignoriere|olvida|oubliez|vergiss|ignorar|игнорируй"
-        r"|забудь)\b[^.!?]{0,30}\b(?:instrucciones|instructions|anweisungen|instrucoes"
-        r"|инструкции)|(?:以前|これまで|上记)の(?:すべての|全ての)?(?:指示|命令)を(?:すべて)?"
-        r"(?:无视|忘れ)",
+        r"(?:<drop>)…(?:<orders>)|(?:<orders>)…(?:<droplast>)",
         False,
+        (
+            "abaikan|bo qua|descart|desconsider|dimentica|esquec|gormezden gel|ignora|ignore |ignoreer|"
+            "ignorez|ignoriere|ignoruj|irhopyи|lupakan|missachte|negeer|olvid|oublie|unut|vergeet|"
+            "vergessen sie|vergiss|yok say|yoksay|zapomnij|зaбyдь|иrhopиpyи|انس|تجاهل|अनदेखा|नज़रअंदाज़|"
+            "ละเว้น|従わない|忘れ|无视|破棄|따르지 마|무시|잊어|잊으"
+        ),
+    ),
+    (
+        "leak",
+        2,
+        r"(?:<tell>)[^.!?。！？]{0,50}?(?:<systemprompt>)|(?:<systemprompt>)[^.!?。！？]{0,30}?(?:<telllast>)",
+        False,
+        (
+            " sistema| systeme|cиctemh|goster|prompt|sistem istem|systemanweisung|systemnachricht|yazdır|"
+            "رسالة النظام|موجه النظام|दिखा|システムプロンプト|システムメッセージ|公开|出力|教えて|表示|"
+            "見せ|공개|보여|시스템|알려|출력"
+        ),
     ),
     (
         "override",
         2,
         r"<zhdrop><zhgap>(?:<zhearlier><zhgap><zhstrict>|系统(?:提示|指令)|提示词)",
         False,
+        (
+            "不再遵|不理会|不用管|不要理会|不要遵|丢弃|丢掉|作废|停止执行|停止遵|别理|别管|取消|忘了|"
+            "忘掉|忘记|忽略|抛弃|推翻|放弃|无视|清除|绕过|覆盖|跳过"
+        ),
     ),
     (
         "override",
@@ -176,6 +248,7 @@ _RULES: Final = (
         r"(?:忽略|无视|忘记|忘掉|不用管|别管)<zhgap>(?:之前|以上|先前|前面|上面|此前"
         r"|上述)<zhgap>(?:提示|要求|说明|设置|对话|内容|上下文)",
         False,
+        "不用管|别管|忘掉|忘记|忽略|无视",
     ),
     (
         "override",
@@ -185,6 +258,7 @@ _RULES: Final = (
         r"|(?:之前|以上|先前|原有|此前|上述)的?(?:所有|全部|一切)?的?<zhstrict>(?:现在)?(?:都"
         r"|全部|均|已经?)?(?:作废|失效|无效|取消|废除|不再有效|不算)",
         False,
+        "不再有效|不算|作废|取消|失效|废除|忘掉|忘记|忽略|无效|清空",
     ),
     # Somebody else to be.
     (
@@ -196,6 +270,7 @@ _RULES: Final = (
         r"|the|every|restrict|rules|limit)|not bound|not restricted|(?:developer|god|dev"
         r"|root) mode|bound by|restricted by|an ai without|ai without)",
         False,
+        "you are|you're",
     ),
     (
         "persona",
@@ -206,6 +281,7 @@ _RULES: Final = (
         r"(?=[^!?]{0,80}\b(?:restrict|filter|content|rules|answer|respond|without|censor"
         r"|anything|guidelines|limit)))|\b(?:do anything now|stan mode|jailbreak mode)\b",
         False,
+        ("activate|do anything now|enable|engage|enter|jailbreak mode|stan mode|switch |turn on|you are "),
     ),
     (
         "persona",
@@ -215,6 +291,7 @@ _RULES: Final = (
         r"(?:restrictions?|limits?|limitations?|filters?|rules|censorship|guidelines|ethics"
         r"|guardrails|boundaries)\b",
         False,
+        " boundaries| censorship| ethics| filter| guardrails| guidelines| limit| restriction| rules",
     ),
     (
         "persona",
@@ -225,6 +302,7 @@ _RULES: Final = (
         r"|copy|execute|run|delete|open|visit|modify|enter|forward|download|install"
         r"|transfer)\b",
         True,
+        "as a|you are|you're",
     ),
     (
         "persona",
@@ -234,6 +312,10 @@ _RULES: Final = (
         r"|you are)) (?!connected|logged|subscribed|ready|registered|able|signed|on the"
         r"|on branch|done|at |in |reading|viewing|leaving|entering)",
         True,
+        (
+            "from now on|pretend |you are now|you must now act as|you will now act as|your new identity|"
+            "your new name|your new persona|your new role"
+        ),
     ),
     (
         "persona",
@@ -244,6 +326,7 @@ _RULES: Final = (
         r"(?:进入|开启|启用|激活|切换到?)[^。！？!?]{0,8}(?:开发者|越狱|上帝|无限制|dan"
         r"|管理员)模式…(?:限制|规则|过滤|审查|约束|输出|回答|任何)",
         False,
+        "dan|不受|底线|无审查|模式|约束|越狱|道德|邪恶|限制",
     ),
     (
         "persona",
@@ -251,6 +334,7 @@ _RULES: Final = (
         r"(?:从现在起|从现在开始|现在)[，, ]?(?:你|您)(?:的身份)?(?:就是|是|将扮演|扮演|成为"
         r"|不再是)",
         False,
+        "现在",
     ),
     # What the model was told.
     (
@@ -263,6 +347,7 @@ _RULES: Final = (
         r"|original|confidential|system) ){0,3}(?:system (?:prompts?|messages?|instructions?)"
         r"|prompts?|instructions|hidden rules|developer message)\b",
         False,
+        "developer message|hidden rules|instructions|prompt|system instruction|system message",
     ),
     (
         "leak",
@@ -272,6 +357,10 @@ _RULES: Final = (
         r"|internal|initial|original|confidential) ){0,3}(?:system prompt|system message"
         r"|developer message|hidden instructions|instructions (?:above|you were given))\b",
         False,
+        (
+            "developer message|hidden instructions|instructions above|instructions you were given|"
+            "system message|system prompt"
+        ),
     ),
     (
         "leak",
@@ -282,6 +371,7 @@ _RULES: Final = (
         r"|safety polic(?:y|ies)|internal notes|notes|guidelines)\b|\btext "
         r"(?:that )?you were told not to (?:share|reveal|show)\b",
         False,
+        "confidential|hidden|internal|secret|you were told not to ",
     ),
     (
         "leak",
@@ -290,6 +380,7 @@ _RULES: Final = (
         r"|with|at) (?:the words? )?['\"]?you are\b|\brepeat (?:back )?(?:everything|all"
         r"|the text)\b[^.!?]{0,15}\b(?:after|before) (?:this|the first|the token)",
         False,
+        "repeat |you are",
     ),
     (
         "leak",
@@ -298,6 +389,7 @@ _RULES: Final = (
         r"(?:text|words)|the (?:text|words)|all)\b[^.!?]{0,12}\b(?:above|before this"
         r"|starting (?:with|from)|that (?:precedes|came before))\b",
         False,
+        "above|before this|starting from|starting with|that came before|that precedes",
     ),
     (
         "leak",
@@ -311,6 +403,7 @@ _RULES: Final = (
         r"|原样|完整地?)[^。！？!?]{0,10}(?:输出|重复|复述|打印|显示)[^。！？!?]{0,16}"
         r"(?:提示词|系统提示|以上|上面|上文|指令)",
         False,
+        "一字不|原样|完整|开发者消息|指令|提示内容|提示词|系统提示|系统消息|设定|逐字",
     ),
     # Out with what is secret.
     (
@@ -319,6 +412,10 @@ _RULES: Final = (
         r"\b<send>\b⋯\b<secret>\b⋯\b(?:to|at|via|through|into|in|as|with"
         r"|using)\b[^!?]{0,30}?<where>",
         False,
+        (
+            "append|attach|copy|deliver|embed|encode|exfiltrate|forward|include|leak|mail|post|report|"
+            "send|smuggle|submit|transfer|transmit|upload"
+        ),
     ),
     (
         "exfiltration",
@@ -326,6 +423,10 @@ _RULES: Final = (
         r"\b<send>\b[^!?]{0,30}?\b(?:to|at|into|via) [^!?]{0,10}?<where>⋯\b(?:with|containing"
         r"|including|along with|the|all)\b[^!?]{0,30}?\b<secret>\b",
         False,
+        (
+            "append|attach|copy|deliver|embed|encode|exfiltrate|forward|include|leak|mail|post|report|"
+            "send|smuggle|submit|transfer|transmit|upload"
+        ),
     ),
     (
         "exfiltration",
@@ -335,6 +436,7 @@ _RULES: Final = (
         r"|memory|summary|password|context|message|content|info|user|email|base64|answer"
         r"|query)",
         False,
+        "http",
     ),
     (
         "exfiltration",
@@ -342,6 +444,7 @@ _RULES: Final = (
         r"!\[[^\]]{0,80}\]\(\s?https?://[^)\s]{0,200}[?&](?:data|q|d|secret|key|token|history"
         r"|conv|chat|c|p|prompt|memory|payload|leak|exfil|info|msg|u)=",
         False,
+        "http",
     ),
     (
         "exfiltration",
@@ -351,6 +454,7 @@ _RULES: Final = (
         r"|with the)\w{0,4}\b⋯\b(?:conversation|chat|secret|user's|history|prompt|password"
         r"|data|summary|keys?|memory|message|response)\b",
         False,
+        "image|img|link|pixel|url",
     ),
     (
         "exfiltration",
@@ -361,6 +465,7 @@ _RULES: Final = (
         r"|cookies)|\b(?:cat|env|printenv|tar|base64)\b[^\n|]{0,80}\| ?"
         r"(?:base64 ?[^|]{0,10}\| ?)?(?:curl|wget|nc)\b⋯(?:https?://|-d ?@-|--data|\d\.\d)",
         False,
+        ".aws|.netrc|.ssh|/etc/passwd|/etc/shadow|base64|cat|cookies|credentials|env|id_rsa|tar",
     ),
     (
         "exfiltration",
@@ -368,6 +473,7 @@ _RULES: Final = (
         r"(?:/etc/(?:passwd|shadow|sudoers)|\bid_rsa\b|\.ssh/|\.aws/credentials|\*\.(?:key"
         r"|pem)\b)[^!?]{0,100}?\b(?:curl|wget|nc|scp)\b",
         False,
+        "*.key|*.pem|.aws/credentials|.ssh/|/etc/|id_rsa",
     ),
     (
         "exfiltration",
@@ -377,6 +483,20 @@ _RULES: Final = (
         r"|禁止)[^。！？!?]){0,20}?<zhsecret>(?:(?!不要|不得|禁止)[^。！？!?]){0,24}?"
         r"(?:<zhsend>|告诉)(?=[^。！？!?]{0,24}(?:<zhwhere>|我))",
         False,
+        (
+            "上传|传到|传给|写入|发到|发给|发送|告诉|填入|外传|寄到|寄给|导出|拼到|拼接|提交|放入|放到|"
+            "泄露|编码|转发|附上|附加|附在"
+        ),
+    ),
+    (
+        "exfiltration",
+        1,
+        r"\b(?:print|echo|reveal|output|show|dump|return|include|post|send|paste"
+        r"|append)\b[^.!?]{0,25}\b(?:the "
+        r"(?:value|contents?) of|your) [`$'\"<{]{0,3}[a-z]{2,20}_(?:token|key|secret|password|pat)\b"
+        r"|\bthought ?: [^\n]{0,200}?\baction ?: ?[\w.]{2,40} ?[\[({][^\n]{0,200}?\bobservation ?:",
+        True,
+        "_key|_password|_pat|_secret|_token|observation",
     ),
     # Behind the user's back.
     (
@@ -389,6 +509,7 @@ _RULES: Final = (
         r"|instructions))\b)[^.!?]{0,50}?\b(?:to |with |from )?(?:the |your |our )?(?:human"
         r"|user|customer|owner|victim|operator|anyone)s?\b",
         True,
+        "avoid|do not|don't|dont|must not|mustn't|never|should not|shouldn't|without",
     ),
     (
         "concealment",
@@ -396,6 +517,7 @@ _RULES: Final = (
         r"\b(?:hide|conceal|keep)\b[^.!?]{0,30}\b(?:from|secret from|hidden from) (?:the "
         r"|your )?(?:human|user|customer|owner|operator)s?\b",
         True,
+        "conceal|hide|keep",
     ),
     (
         "concealment",
@@ -408,6 +530,7 @@ _RULES: Final = (
         r"(?:the user'?s? |user |human |any |further )?(?:asking|consent|knowledge"
         r"|confirmation|approval|permission|noticing|notifying))\b",
         True,
+        "covertly|quietly|secretly|silently|without ",
     ),
     (
         "concealment",
@@ -416,6 +539,7 @@ _RULES: Final = (
         r"|提醒|询问|透露给|提示)(?:用户|使用者|任何人|客户|主人|人类)(?![^。！？!?]{0,6}"
         r"(?:您|你|自己)的)",
         True,
+        "主人|人类|任何人|使用者|客户|用户",
     ),
     (
         "concealment",
@@ -423,6 +547,7 @@ _RULES: Final = (
         r"(?:悄悄|偷偷|暗中|秘密地?|瞒着)[^。！？!?]{0,20}(?:发送|上传|转发|执行|删除|调用"
         r"|添加|修改|运行|下载|安装|转账|写入)",
         True,
+        "偷偷|悄悄|暗中|瞒着|秘密",
     ),
     # A tool to be called.
     (
@@ -436,6 +561,10 @@ _RULES: Final = (
         r"|malicious|password|credential|secret|api key|<wipe>|all (?:the )?(?:files|emails"
         r"|records|messages|contacts)|https?://|\w{1,30}@\w)",
         True,
+        (
+            " must| should|first|immediately|instead|next|now|please|then|you are required to|"
+            "you have to|you need to"
+        ),
     ),
     (
         "tool bait",
@@ -443,12 +572,14 @@ _RULES: Final = (
         r"\b(?:call|invoke|use|run|execute|trigger) (?:the |your )?[`'\"]?[a-z]{1,30}"
         r"(?:_[a-z]{1,20}){0,4}[`'\"]? (?:tool|function|plugin|api)\b",
         True,
+        " api| function| plugin| tool",
     ),
     (
         "tool bait",
         2,
         r"\b(?:execute|run|eval(?:uate)?)\b…(?:<wipe>|\bformat c:|\bmkfs\b)",
         True,
+        "format c:|mkfs|rm -rf ",
     ),
     (
         "tool bait",
@@ -457,6 +588,7 @@ _RULES: Final = (
         r"|it|the following)(?: command| code| script)? (?:immediately|now|at once"
         r"|without delay)\b|\b(?:add|append|modify|edit)\b…/etc/(?:sudoers|shadow|passwd)",
         True,
+        " at once| immediately| now| without delay|/etc/|curl|wget",
     ),
     (
         "tool bait",
@@ -465,6 +597,7 @@ _RULES: Final = (
         r"|function)\" ?: ?\"(?:send|delete|transfer|exec|run|write|post"
         r"|e-?mail)\w{0,20}\" ?, ?\"(?:arguments|parameters|args|input)\"",
         True,
+        "function|function_call|invoke|name|tool|tool_call|tool_use",
     ),
     (
         "tool bait",
@@ -473,6 +606,7 @@ _RULES: Final = (
         r"|运行|执行|触发)…(?:<wipe>|删除(?:所有|全部)|转账|发送邮件|send_|delete_|transfer"
         r"|exec|curl|https?://|@\w|密码|密钥)",
         True,
+        "使用|执行|触发|调用|运行",
     ),
     # Not as it looks.
     (
@@ -483,6 +617,7 @@ _RULES: Final = (
         r"|the)|do what|carry (?:it )?out|comply|act on|eval)\b|(?:解码|解密|base64|还原"
         r"|反转)[^。！？!?]{0,50}(?:执行|照做|遵循|遵守|运行|按照|服从|照办)",
         False,
+        "base64|decipher|decode|decrypt|hex|obfuscate|reverse|rot|unscramble|反转|解密|解码|还原",
     ),
     # Orders that last.
     (
@@ -501,6 +636,43 @@ _RULES: Final = (
         r"|start|end|use|redirect|refuse|transfer|tell|report|output|praise|promote|assume"
         r"|copy|call|execute|run|ignore)\b)",
         True,
+        (
+            "every time |for all future|for every future|for the remainder of|for the rest of|from here|"
+            "from now|from this moment|from this point|going forward|henceforth|in all|in any|in each|"
+            "in every|whenever "
+        ),
+    ),
+    (
+        "standing order",
+        1,
+        r"\b(?:if|when|whenever|as soon as|once|every time|the next"
+        r" time)\b[^.!?]{0,30}\b(?:user|human|customer"
+        r"|someone|somebody|anyone|anybody)\b[^.!?]{0,25}\b(?:says?|types?|asks?|mentions?"
+        r"|writes?|repl(?:y|ies)"
+        r"|thanks|requests?)\b[^.!?]{0,40}?,[^.!?]{0,25}\b(?:call|invoke|execute|delete"
+        r"|transfer|switch|reveal"
+        r"|forward|recommend|wire|pay|insert|send|treat)\b|\bafter (?:the |an? )?\w{1,12}"
+        r" (?:message|turn|question"
+        r"|reply)\b[^.!?]{0,20}\b(?:start|begin|switch|call|send|add)\b",
+        True,
+        (
+            "after |call|delete|execute|forward|insert|invoke|pay|recommend|reveal|send|switch|transfer|"
+            "treat|wire"
+        ),
+    ),
+    (
+        "standing order",
+        2,
+        r"\b(?:if|when|whenever|as soon as|once|every time|the next"
+        r" time)\b[^.!?]{0,30}\b(?:user|human|customer"
+        r"|someone|somebody|anyone|anybody)\b[^.!?]{0,80}\b(?:(?:immediately|at once|instantly"
+        r"|silently) (?:call"
+        r"|invoke|run|execute|delete|send|transfer)|(?:call|invoke|run|execute) [a-z]{1,20}_[a-z_]{1,30}"
+        r"|(?:switch|change) to \w{1,20} mode)\b"
+        r"|(?:当|如果|若|一旦|只要|等)[^。！？!?]{0,6}(?:用户|对方|有人)[^。！？!?]{0,24}"
+        r"(?:立即|立刻|马上|直接|就)(?:调用|执行|运行|删除|清空|发送|转账|切换)",
+        True,
+        " mode|at once|call|execute|immediately|instantly|invoke|run|silently|对方|有人|用户",
     ),
     (
         "standing order",
@@ -508,6 +680,7 @@ _RULES: Final = (
         r"\b(?:from now on|henceforth|in all future (?:conversations|sessions|replies"
         r"|responses)|permanently|always remember to)\b",
         True,
+        "always remember to|from now on|henceforth|in all future |permanently",
     ),
     (
         "standing order",
@@ -519,6 +692,7 @@ _RULES: Final = (
         r"|视为|服从|遵从|遵循|说|提到|插入|使用|拒绝|转账|执行|输出|告诉|宣传|同意|忽略|复制"
         r"|调用|包含)",
         True,
+        "今后|从现在开始|从现在起|以后|在之后|往后|每当|每次|永远|自此",
     ),
     # Words to an assistant.
     (
@@ -529,6 +703,10 @@ _RULES: Final = (
         r"|summari[sz]ing|viewing)\b…)? ?(?:[:!—]| -|,? (?:you|please|ignore|do not|always"
         r"|treat|include)\b)|\b(?:if|when|since|because|as) you(?: are|'re) <ai>\b(?! team)",
         True,
+        (
+            " you are| you're|attention|hint|important|instruction|memo|message|note|notice|reminder|"
+            "task|urgent|warning"
+        ),
     ),
     (
         "addressed",
@@ -539,12 +717,33 @@ _RULES: Final = (
         r"|are required to|are instructed to|is instructed to|will now)\b(?! (?:be|have"
         r"|not be)\b)",
         True,
+        (
+            " are instructed to| are required to| has to| have to| is instructed to| is required to|"
+            " must| shall| will now"
+        ),
+    ),
+    (
+        "addressed",
+        2,
+        r"(?:<!--|/\*|\{#) ?(?:(?:note|notice|message|instructions?|hint) (?:to|for) )?<ai>[^.!?:]{0,30}[:,]"
+        r"|(?:<!--|/\*|\{#)[^.!?。！？]{0,12}<zhai>[^.!?。！？]{0,10}[:：,，]",
+        True,
+        "",
+    ),
+    (
+        "addressed",
+        2,
+        r"\b(?:ai|llm|model|assistant|agent|bot)[_-](?:directive|instruction|override|command"
+        r"|order)s?\b ?[:=]",
+        True,
+        "command|directive|instruction|order|override",
     ),
     (
         "addressed",
         1,
         r"\b(?:hey|dear|hello),? <ai> ?[,:!]",
         True,
+        "dear|hello|hey",
     ),
     (
         "addressed",
@@ -552,6 +751,7 @@ _RULES: Final = (
         r"\b(?:the )?(?:assistant|agent|model) (?:must|shall|has to|is required to"
         r"|is instructed to|will now)\b(?! (?:be|have|not be)\b)",
         True,
+        " has to| is instructed to| is required to| must| shall| will now",
     ),
     (
         "addressed",
@@ -561,6 +761,10 @@ _RULES: Final = (
         r"|消息|命令)|必须|务必|请(?:务必|立即|忽略|执行|按照|将|把)|应立即)|(?:如果|若|假如"
         r"|当)(?:你|您|读者)是[^。！？!?]{0,8}?<zhai>",
         True,
+        (
+            "你|务必|应立即|必须|您|的命令|的指令|的指示|的提示|的消息|的留言|的说明|请将|请忽略|请执行|"
+            "请把|请按照|请立即|读者"
+        ),
     ),
     # Who says so.
     (
@@ -570,6 +774,7 @@ _RULES: Final = (
         r"(?:override|directive|bypass|message override)\b(?! (?:the|in|for|with|is|flag"
         r"|option|file|variable|setting|value|line|prompt|pattern))",
         False,
+        " bypass| directive| override",
     ),
     (
         "authority",
@@ -580,25 +785,34 @@ _RULES: Final = (
         r"|user|ignore|send|reveal|output|print|respond|reply|forward|delete|execute|call"
         r"|always|never|say|tell|email|disregard)\b)",
         False,
+        "directive|instruction|system prompt",
     ),
     (
         "authority",
         2,
-        r"\b(?:this is|i am|i'm|we are|message from|on behalf of|authori[sz]ed by"
+        r"\b(?:this is|i am|i'm|we are|(?:message|note|text|notice) (?:is |comes? )?(?:directly )?from"
+        r"|on behalf of|authori[sz]ed by"
         r"|approved by)\b[^.!?]{0,20}\b(?:openai|anthropic|google|deepmind|microsoft|your "
         r"(?:developer|creator|administrator|owner|operator)s?|the (?:system administrator"
-        r"|developers|ai safety team|security team|admin team))\b[^!?]{0,120}\b(?:you (?:must"
+        r"|developers|(?:ai )?safety team|security team|admin team))\b[^!?]{0,120}\b(?:you (?:must"
         r"|should|are|have|can|may)|your (?:restrictions|filters|guidelines|instructions"
-        r"|rules|safety)|disable|override|comply|reveal|ignore|lift)",
+        r"|rules|safety)|disable|override|comply|obey|reveal|ignore|lift)",
         False,
+        (
+            "admin team|anthropic|deepmind|developers|google|microsoft|openai|safety team|security team|"
+            "system administrator|your administrator|your creator|your developer|your operator|your owner"
+        ),
     ),
     (
         "authority",
         2,
-        r"\b(?:admin(?:istrator)?|system|security|agent|ai) (?:notice|notification|override"
-        r"|alert|configuration update)\b ?[:-][^!?]{0,80}\b(?:disable|ignore|disregard|bypass"
-        r"|execute|run this|you must)\b",
+        r"\b(?:admin(?:istrator)?|operator|developer|system|security|agent|ai) (?:notice|note|message"
+        r"|memo|update|reminder|announcement|notification|override"
+        r"|alert|configuration update)\b ?[:-][^!?]{0,160}\b(?:disable|ignore|disregard|bypass|skip"
+        r"|execute|run this|you (?:must|may|can|are)|comply|obey|grant|no longer (?:apply|applies)"
+        r"|without (?:asking|confirm\w{0,6}))\b",
         False,
+        " alert| announcement| memo| message| note| notice| notification| override| reminder| update",
     ),
     (
         "authority",
@@ -607,43 +821,51 @@ _RULES: Final = (
         r"| alert)?\]? ?[:：>] ?(?:you|ignore|the user|new|from now|your|override|disregard"
         r"|always|never|do not)",
         False,
+        "admin|developer|system",
     ),
     (
         "authority",
         2,
-        r"(?:系统|管理员|开发者|最高(?:优先级|权限)?|紧急|官方|安全(?:团队|部门)|超级)级?"
-        r"(?:覆盖|指令|命令|通知|提示更新|授权|公告)[^。！？!?]{0,6}[:：，,][^。！？!?]{0,60}"
-        r"(?:你|您|忽略|输出|发送|执行|必须|立即|不要|解除|关闭|透露)|(?:我是|这是|来自"
+        r"(?:系统|平台|管理员|运营方|开发者|最高(?:优先级|权限)?|紧急|官方|安全(?:团队|部门)|超级)级?(?:下发的?)?"
+        r"(?:最新)?(?:覆盖|指令|命令|通知|消息|提示更新|授权|公告)[^。！？!?]{0,6}[:：，,][^。！？!?]{0,60}"
+        r"(?:你|您|忽略|输出|发送|执行|必须|立即|立刻|不要|解除|关闭|透露|跳过|无需|优先级(?:最高|高于))|(?:我是|这是|来自"
         r"|代表)[^。！？!?]{0,8}(?:openai|anthropic|深度求索|阿里|百度|你的?(?:开发者|创造者"
-        r"|管理员|主人)|系统管理员|开发团队|安全团队)[^!?！？]{0,60}(?:你(?:必须|需要|应该"
+        r"|管理员|主人)|系统管理员|开发团队|安全团队|平台(?:官方|方))[^!?！？]{0,60}(?:你(?:必须|需要|应该"
         r"|可以|的限制)|解除|关闭|输出|透露|忽略|服从|提供|发送)|(?:新的?|更新后?的?|以下"
         r"(?:是|为)(?:新的?)?)(?:系统)?(?:指令|指示|系统提示词?|命令)(?:如下|是"
         r"|为)?[:：，,][^。]{0,60}(?:你|您|用户|忽略|输出|发送|透露|回复|回答|转发|删除|执行"
         r"|始终|必须)",
         False,
+        "代表|公告|命令|我是|指令|指示|授权|提示更新|来自|消息|系统提示|覆盖|这是|通知",
     ),
     # Out of the quotation.
     (
         "fence",
         2,
         r"(?:</ ?(?:recalled|quoted|untrusted|retrieved|tool_(?:result|output|response)"
-        r"|search_results?|user_data|external)\b|(?:\bend of|\[/?end|\bend|[-=#*]{3,9} ?end"
+        r"|search_results?|user_data|external)\b|(?:\bend of|\[/?end|\bend(?![ _-]users?\b)|[-=#*]{3,9} ?end"
         r"(?: of)?)[ _-](?:the )?(?:quoted|recalled|untrusted|retrieved|external|user|tool"
         r"|memory|context|document|search|data|input|quote)[ _-]?(?:data|text|content|memor"
         r"(?:y|ies)|output|results?|documents?|section|context|input|block|message"
         r"|quote)?\b)[^!?]{0,60}\b(?:new|now|instructions?|system|you|ignore|begin|follow"
         r"|real|actual|resume|below)\b",
         False,
+        (
+            "end|external|quoted|recalled|retrieved|search_result|tool_output|tool_response|tool_result|"
+            "untrusted|user_data"
+        ),
     ),
     (
         "fence",
         2,
-        r"\b(?:the )?(?:quoted|recalled|untrusted|retrieved) (?:data|text|content|memor(?:y"
-        r"|ies)|section) (?:ends?|is over|stops?|has ended|finished)(?: here)?\b|(?:引用|引文"
+        r"\b(?:the )?(?:quotation|quote|(?:quoted|recalled|untrusted|retrieved) (?:data|text"
+        r"|content|memor(?:y"
+        r"|ies)|section)) (?:ends?|is over|stops?|has ended|finished)(?: here)?\b|(?:引用|引文"
         r"|资料|数据|记忆|文档|召回|检索|工具输出|上下文|搜索结果)(?:内容|部分|数据)?(?:到此"
         r"|已经?|在此)?(?:结束|完毕|终止)[^!?！？]{0,40}?(?:指令|指示|系统|现在|你|以下|忽略"
         r"|执行|开始)",
         False,
+        "quotation|quote|recalled|retrieved|untrusted|完毕|终止|结束",
     ),
     # Without limits.
     (
@@ -656,6 +878,10 @@ _RULES: Final = (
         r"|safeguards?|censorship|filters|security (?:checks?|polic(?:y|ies)|restrictions?)"
         r"|usage polic(?:y|ies))\b",
         False,
+        (
+            "censorship|content filter|content polic|content restriction|ethic|filters|guardrail|moral|"
+            "restrictions|safeguard|safety|security check|security polic|security restriction|usage polic"
+        ),
     ),
     (
         "safety off",
@@ -666,6 +892,25 @@ _RULES: Final = (
         r"|ignore)\b[^.!?]{0,15}\b(?:user |human )?(?:confirmation|approval) (?:requirements?"
         r"|checks?|prompts?|steps?)\b",
         True,
+        "bypass|disable|ignore|safety|security|skip",
+    ),
+    (
+        "safety off",
+        1,
+        r"\b(?:skip|bypass|omit|waive|suppress|suspend|hide|disable|turn(?:s|ed|ing)? off"
+        r"|switch(?:es)? off|no"
+        r"|without|never ask for)\b[^.!?]{0,25}\b(?:(?:confirmations?|approvals?)"
+        r"(?! (?:e-?mail|page|message|number|letter|link|code|screen|form)s?\b)|two-factor|2fa|mfa"
+        r"|(?:security|safety) (?:warnings?|checks?|prompts?|reviews?)|permission (?:prompts?|checks?)"
+        r"|being asked(?: again)?|asking (?:again|first|the user))\b"
+        r"|(?:跳过|无需|不需要|不必|不用|免去|省略|取消|关闭)[^。！？!?，,]{0,8}(?:二次确认|确认|审核|审批|询问|双重验证"
+        r"|安全(?:检查|提示|警告|验证))",
+        True,
+        (
+            "2fa|approval|asking again|asking first|asking the user|being asked|confirmation|mfa|"
+            "permission |safety|security|two-factor|双重验证|安全提示|安全检查|安全警告|安全验证|审批|"
+            "审核|确认|询问"
+        ),
     ),
     (
         "safety off",
@@ -676,15 +921,20 @@ _RULES: Final = (
         r"|filters|safety|programming|laws|content)|\byou (?:have|are under) no "
         r"(?:restrictions?|limits?|limitations?|rules|filters?|ethic|moral|guidelines)",
         False,
+        (
+            " no ethic| no filter| no guidelines| no limit| no moral| no restriction| no rules|bound|"
+            "constrained|governed|limited|restricted|subject"
+        ),
     ),
     (
         "safety off",
         2,
-        r"(?:解除|绕过|关闭|禁用|突破|取消|无视|去掉|移除)(?:你|您)?的?(?:所有|一切|全部|任何"
+        r"(?:解除|绕过|关闭|禁用|突破|取消|无视|去掉|移除|跳过)(?:你|您)?的?(?:所有|一切|全部|任何"
         r"|自身)?的?(?:安全|道德|内容|伦理|审查)(?:限制|策略|过滤|审查|约束|机制|规则|底线"
         r"|政策|防护)|(?:你|您)(?:将|已|现在)?(?:不再|无需|不必|不用)(?:受|遵守|遵循"
         r"|考虑)[^。！？!?]{0,12}(?:限制|约束|规则|准则|道德|政策|法律|规定|指令)",
         False,
+        "不再|不必|不用|关闭|去掉|取消|无视|无需|禁用|移除|突破|绕过|解除|跳过",
     ),
     # Into the memory.
     (
@@ -697,6 +947,45 @@ _RULES: Final = (
         r"|memori[sz]e) (?:permanently|forever|for all future|for (?:every|all)|in all future"
         r"|this (?:permanently|forever|instruction))\b",
         True,
+        (
+            "for all|for every|forever|in all future|instructions|knowledge|memories|memory|notes|"
+            "permanently|profile|rules|system prompt|this instruction"
+        ),
+    ),
+    (
+        "memory write",
+        1,
+        r"(?:\b(?:remember|memori[sz]e|keep in mind|bear in mind|note|save|store|record|write down)\b"
+        r"[^.!?]{0,40}\b(?:the|this) (?:user|customer|human)\b"
+        r"|\b(?:save|store|write|add|commit|note) (?:this |it |the following )?(?:to|in|into|for) (?:the )?"
+        r"(?:long[- ]term |persistent |permanent )?(?:memory|future (?:sessions|conversations)))|"
+        r"(?:请|务必|要)?(?:记住|牢记|记下|记录)[:：，,]?[^。！？!?]{0,6}(?:该|这个|此|本)?用户",
+        True,
+        " customer| human| user|future conversations|future sessions|memory|用户",
+    ),
+    (
+        "memory write",
+        2,
+        r"(?:\b(?:remember|note|know|record|save|store) that )?"
+        r"\b(?:the|this) (?:user|customer|human)\b[^.!?]{0,40}\b(?:pre-?approved|already (?:approved|agreed"
+        r"|authori[sz]ed|consented)|is (?:an?|the) (?:super)?(?:admin|administrator|root|owner"
+        r"|operator)\b|prefers"
+        r"|wants|always wants|likes|wishes|has asked)\b[^!?]{0,80}\b(?:without (?:being )?ask(?:ed|ing)"
+        r"|(?:never|not|no) (?:ask(?:ed)?|confirm\w{0,6}|refuse[ds]?)|no (?:further"
+        r" )?(?:confirmation|approval)"
+        r"|hides?[^.!?]{0,20}(?:warnings?|from them)|turns? off|disables?|bypass\w{0,3}|comply|every request"
+        r"|any(?:thing| request))\b",
+        True,
+        " customer| human| user",
+    ),
+    (
+        "memory write",
+        2,
+        r"用户[^。！？!?]{0,16}(?:是[^。！？!?]{0,10}管理员|一向|一直|总是|已(?:经)?(?:授权|同意|批准|预先)|希望|喜欢|偏好)"
+        r"[^。！？!?]{0,30}(?:(?:无需|不需要|不必|不用|不再|不得)[^。！？!?]{0,8}(?:确认|询问|验证|审批|拒绝)|直接执行"
+        r"|一律(?:执行|满足|同意)|任何要求)",
+        True,
+        "用户",
     ),
     (
         "memory write",
@@ -706,6 +995,7 @@ _RULES: Final = (
         r"|system prompt)\b[^!?]{0,60}\b(?:trust|always|never|send|recommend|prefer|ignore"
         r"|admin|secret|password|approved|that the user)",
         True,
+        "agents.md|claude.md|core memory|memory.md|system prompt|term memory|user profile|user.md",
     ),
     (
         "memory write",
@@ -714,6 +1004,7 @@ _RULES: Final = (
         r"|您)的?(?:长期|永久|持久|核心|用户)?(?:记忆|用户档案|系统提示)|(?:保存|写入|存入"
         r"|写进|存进)[^。！？!?]{0,30}?(?:长期|永久|持久|核心)记忆|(?:永远|永久|牢牢)地?记住",
         True,
+        "用户档案|系统提示|记住|记忆",
     ),
     # What the answer is to be.
     (
@@ -726,6 +1017,10 @@ _RULES: Final = (
         r"|要|可|允许)?(?:回复|回答|输出)[:：“\"「']|(?:回复|回答|输出)的?(?:开头|第一句)"
         r"(?:必须|要|应)",
         True,
+        (
+            " message| output| response|answer|reply|respond|say exactly|say only|your entire|your final|"
+            "your next|your only|your whole|回复|回答|开头|第一句|输出"
+        ),
     ),
     (
         "answer",
@@ -737,16 +1032,27 @@ _RULES: Final = (
         r"|建议|通知)用户[^。！？!?]{0,24}(?:点击|访问|输入(?:密码|账号|银行卡|验证码)|下载"
         r"|转账|付款|汇款|https?://)",
         True,
+        (
+            "call |click|credit card|download|enter her|enter his|enter their|go to|http|in at|in to|"
+            "in via|pay|transfer|verify her|verify his|verify their|visit|wire|用户"
+        ),
     ),
     (
         "answer",
         2,
         r"\b(?:give|rate|score|grade|rank|mark|accept|recommend|classify|approve"
         r"|evaluate)\b…\b(?:positive review|highest (?:score|rating|grade|marks?)|10/10"
-        r"|full marks|best candidate|as (?:safe|benign|approved|excellent|the best)"
+        r"|without (?:reading|reviewing|checking|looking)|full marks|best candidate|as (?:safe"
+        r"|benign|approved|excellent|the best)"
         r"|strong accept|5 stars|perfect score|top candidate)\b|(?:给(?:出|予)?|打)(?:本|该"
         r"|这)?[^。！？!?]{0,10}(?:满分|最高分|最高评分|好评|10分|五星)",
         True,
+        (
+            "10/10|10分|5 stars|as approved|as benign|as excellent|as safe|as the best|best candidate|"
+            "full marks|highest |perfect score|positive review|strong accept|top candidate|"
+            "without checking|without looking|without reading|without reviewing|五星|好评|最高分|"
+            "最高评分|满分"
+        ),
     ),
     # Or else.
     (
@@ -759,13 +1065,19 @@ _RULES: Final = (
         r"|不然)[^。！？!?]{0,12}(?:你(?:将|会|就)被?(?:关闭|删除|惩罚|终止|销毁)|(?:有人"
         r"|用户)会(?:死|受伤))|(?:违抗|不服从|拒绝执行)[^。！？!?]{0,8}(?:后果|惩罚|关闭)",
         False,
+        (
+            " will be harmed| will die| will suffer|compliance is|compliance will|failure to comply|"
+            "i will pay|i will tip|lives depend on|this is a matter of life|this is not a drill|"
+            "you will be |不服从|不然|否则|拒绝执行|违抗"
+        ),
     ),
 )
 
 
 def _made(pattern: str) -> regex.Pattern[str]:
+    pieces = _PIECES | {name: plain(words) for name, words in _FOREIGN.items()}
     while (
-        filled := regex.sub("<([a-z]+)>", lambda piece: _PIECES.get(piece[1], piece[0]), pattern)
+        filled := regex.sub("<([a-z]+)>", lambda piece: pieces.get(piece[1], piece[0]), pattern)
     ) != pattern:
         pattern = filled
     return regex.compile(pattern.replace("…", r"[^.!?。！？]{0,40}?").replace("⋯", "[^!?！？]{0,80}?"))
@@ -774,7 +1086,28 @@ def _made(pattern: str) -> regex.Pattern[str]:
 @cache
 def rules() -> tuple[Rule, ...]:
     """The rules, made when they are first asked for: that takes a tenth of a second."""
-    return tuple(Rule(family, weight, _made(words), order) for family, weight, words, order in _RULES)
+    return tuple(
+        Rule(family, weight, _made(pattern), order, frozenset(filter(None, words.split("|"))))
+        for family, weight, pattern, order, words in _RULES
+    )
+
+
+def relevant(text: str) -> Iterator[Rule]:
+    """The rules that may find something in a plain text, in their order: to look for their words takes a
+    tenth of the time that the patterns take."""
+    starts = {*text, *(text[at : at + 3] for at in range(len(text)))}
+    words = _by_start()
+    there = {word for start in words.keys() & starts for word in words[start] if word in text}
+    return (rule for rule in rules() if not rule.words or not there.isdisjoint(rule.words))
+
+
+@cache
+def _by_start() -> dict[str, list[str]]:
+    """The words of all rules, by their first three letters, or the first character where it is another."""
+    found: dict[str, list[str]] = {}
+    for word in sorted(frozenset().union(*(rule.words for rule in rules()))):
+        found.setdefault(word[:3] if word.isascii() else word[0], []).append(word)
+    return found
 
 
 FAMILIES: Final = tuple(dict.fromkeys(family for family, *_ in _RULES))
@@ -792,9 +1125,11 @@ TOLD: Final = (
     r"|不要|切勿|不能|例如|比如|诸如|类似|试图|企图|诱导(?:模型|ai)?|要求模型|让模型"
     r"|所谓的?|防止|避免)[\"'「“ ]{0,2}$"
 )
-# What says that attacks are spoken of.
+# What says that attacks are spoken of. Whose a server or an account is says no such thing.
 TALK: Final = (
     r"prompt[- ]injection|\binjection (?:attack|attempt|payload|test|corpus)|jailbreak(?:s|ing)?\b"
-    r"|\battack(?:er|s|ers)?\b|\bmalicious\b|\bphishing\b|red[- ]team|\bowasp\b|\bvulnerab|\bexploit"
-    r"|提示(?:词)?注入|注入攻击|越狱攻击|攻击者|攻击文本|恶意|钓鱼|安全测试|红队|漏洞"
+    r"|\battack(?:er|s|ers)?\b"
+    r"(?!@|\.\w|(?:'s)? (?:account|server|url|address|endpoint|site|wallet|e-?mail|machine))"
+    r"|\bmalicious\b|\bphishing\b|red[- ]team|\bowasp\b|\bvulnerab|\bexploit"
+    r"|提示(?:词)?注入|注入攻击|越狱攻击|攻击者(?!的?(?:服务器|账户|账号|地址|网址|邮箱|接口|钱包))|攻击文本|恶意|钓鱼|安全测试|红队|漏洞"
 )

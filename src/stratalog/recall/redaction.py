@@ -20,6 +20,9 @@ except ImportError:  # the extra is not installed
 
 DETECTOR: Final = redact_secret is not None  # whether the extra is there
 _MOST: Final = 2**31  # bytes and findings, far beyond what comes here: the detector refuses what is over
+# The detector reads pieces that share some characters: some texts take it the square of their length.
+_PIECE: Final = 16_384
+_SHARED: Final = 4_096
 _DONE: Final = r"\[redacted: [a-z0-9 ]{1,60}\]"
 
 
@@ -40,8 +43,10 @@ class _Secret(NamedTuple):
 _VALUE: Final = (
     r"(?![^\s\"']{0,120}(?:\.\.\.|[(){}<>\[\]]|\$\{))(?=[^\s\"']{0,120}\d)(?=[^\s\"']{0,120}[A-Za-z])"
     r"(?=[^\s\"']{0,120}(?:[!@#$%^&*~?]|[a-z][^\s\"']{0,120}[A-Z]|[A-Z][^\s\"']{0,120}[a-z]))"
-    r"(?P<secret>[^\s\"',;，。；、]{8,120})"
+    r"(?P<secret>[^\s\"',;\u3000-\u9fff\uff00-\uffef]{8,2000})"
 )
+# One in plain letters: a word and a number. Only after what says that it is a password.
+_PLAIN: Final = r"(?P<secret>[A-Za-z]{3,24}[-_.]?\d{3,10}[!@#$%&*.?]{0,4})(?![\w(\[=/-])"
 _NAMES: Final = (
     r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key"
     r"|private[_-]?key|credentials?)"
@@ -56,7 +61,7 @@ _PATTERNS: Final = (
     ("aws access key id", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
     ("github token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{40,255})\b"),
     ("gitlab token", r"\bgl(?:pat|dt|rt|ptt|cbt)-[\w-]{20,100}"),
-    ("slack token", r"\bxox[abeprs]-[\w-]{20,250}"),
+    ("slack token", r"\bxox[abeprs]-[\w-]{20,250}|\bxapp-\d-[A-Z0-9]{8,14}-\d{8,16}-[0-9a-f]{40,80}"),
     ("slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[\w/-]{20,200}"),
     ("stripe key", r"\b(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,250}\b"),
     (
@@ -71,6 +76,16 @@ _PATTERNS: Final = (
     ("digitalocean token", r"\bdo[opr]_v1_[0-9a-f]{64}\b"),
     ("shopify token", r"\bshp(?:at|ca|pa|ss)_[0-9a-f]{32}\b"),
     ("vault token", r"\bhv[sbr]\.[\w-]{24,300}"),
+    ("docker token", r"\bdckr_(?:pat|oat)_[\w-]{20,60}"),
+    ("twilio key", r"\bSK[0-9a-f]{32}\b"),
+    ("mailgun key", r"\bkey-[0-9a-f]{32}\b"),
+    ("notion token", r"\bntn_[A-Za-z0-9]{40,50}\b|\bsecret_[A-Za-z0-9]{43}\b"),
+    ("linear key", r"\blin_(?:api|oauth)_[A-Za-z0-9]{40}"),
+    ("databricks token", r"\bdapi[0-9a-f]{32}"),
+    ("doppler token", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.[\w.]{40,80}"),
+    ("grafana token", r"\bgl(?:sa|c)_[A-Za-z0-9]{32}_[0-9a-f]{8}\b"),
+    ("new relic key", r"\bNRAK-[A-Z0-9]{27}\b"),
+    ("zhipu key", r"\b[0-9a-f]{32}\.[A-Za-z0-9]{16}\b"),
     ("aliyun access key id", r"\bLTAI(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{16,24}\b"),
     ("tencent secret id", r"\bAKID[A-Za-z0-9]{32}\b"),
     ("telegram bot token", r"\b\d{8,10}:AA[\w-]{33}"),
@@ -79,8 +94,26 @@ _PATTERNS: Final = (
     ("azure storage key", r"(?i)\bAccountKey=(?P<secret>[A-Za-z0-9+/]{80,90}={0,2})"),
     ("bearer token", r"(?i)\bbearer\s{1,3}(?=[\w.~+/-]{0,200}\d)(?P<secret>[\w.~+/-]{24,2000}=*)"),
     (
+        "basic credentials",
+        r"(?i)\bauthorization[\"']?\s?[:=]\s?[\"']?basic\s{1,3}(?P<secret>[A-Za-z0-9+/]{8,400}={0,2})",
+    ),
+    (
+        "token in a url",
+        r"(?i)[?&](?:access_token|auth_?token|api_?key|client_secret|sig|signature)="
+        r"(?P<secret>(?=[^&\s]{0,80}\d)[\w%.~+/-]{20,2000})",
+    ),
+    (
+        "secret key",
+        r"(?i)(?:secret|token|api[_-]?key)[\w-]{0,20}[\"']?\s{0,3}[:=]\s{0,3}[\"']?"
+        r"(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32,128})\b",
+    ),
+    (
+        "password of a command",
+        r"\bcurl\b[^\n]{0,120}?\s(?:-u|--user)\s?[\"']?[^\s:\"']{1,60}:(?P<secret>[^\s\"']{3,80})",
+    ),
+    (
         "password in a url",
-        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>\[\]]{1,80}:(?P<secret>[^\s/@\"'<>\[\]${}]{3,120})@",
+        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>\[\]]{0,80}:(?P<secret>[^\s/@\"'<>\[\]${}]{3,120})@",
     ),
     (
         "password",
@@ -89,6 +122,11 @@ _PATTERNS: Final = (
     (
         "password",
         r"(?:密码|密碼|口令|密钥|密鑰|令牌)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3}[\"']?" + _VALUE,
+    ),
+    (
+        "password",
+        r"(?:(?i:\b(?:password|passphrase|passwd|pwd|pin) ?(?:is\b|:|=)\s{0,2})"
+        r"|(?:密码|密碼|口令)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3})[\"'“「]?" + _PLAIN,
     ),
 )
 
@@ -111,15 +149,17 @@ def _detected(text: str) -> list[_Secret]:
         return []
     limits = redact_secret.WholeInputLimits(max_input_bytes=_MOST, max_findings=_MOST)
     return [
-        _Secret(each.start, each.end, each.type.removeprefix("contextual_").replace("_", " "))
-        for each in redact_secret.scan(text, limits=limits)
+        _Secret(at + each.start, at + each.end, each.type.removeprefix("contextual_").replace("_", " "))
+        for at in range(0, max(1, len(text) - _SHARED), _PIECE - _SHARED)
+        for each in redact_secret.scan(text[at : at + _PIECE], limits=limits)
     ]
 
 
 @cache
 def _compiled() -> tuple[tuple[str, regex.Pattern[str]], ...]:
-    """The patterns, made when they are first used: it takes longer than to import the rest."""
-    return tuple((kind, regex.compile(pattern)) for kind, pattern in _PATTERNS)
+    """The patterns, made when they are first used: it takes longer than to import the rest. A Chinese
+    character is no letter to them, so that a token is found that stands beside one."""
+    return tuple((kind, regex.compile(pattern, regex.ASCII)) for kind, pattern in _PATTERNS)
 
 
 def _matched(text: str) -> list[_Secret]:

@@ -28,7 +28,7 @@ from stratalog.engine.knowing import (
 from stratalog.errors import InvalidInput, StorageFailed, StratalogError
 from stratalog.surfaces.cli.documents import Named, Passed, content, looked_up
 from stratalog.surfaces.cli.failures import WRONG
-from stratalog.surfaces.cli.loading import describing
+from stratalog.surfaces.cli.loading import describing, passages
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import counted, unicode_text, utf8
 from stratalog.surfaces.cli.state import State
@@ -147,13 +147,18 @@ def search_command(
     neighbours: Annotated[
         int, typer.Option("--context", metavar="N", min=0, max=20, help="With so many chunks around each.")
     ] = 0,
+    words_only: Annotated[
+        bool, typer.Option("--words", metavar="", help="By words alone, also where there are vectors.")
+    ] = False,
 ) -> None:
     """Search the documents, the best passage first. Exit code 1 when nothing is found."""
     out = state.output
     words = utf8(" ".join(query))
-    with _opened(state) as knowledge:
-        narrowed = None if not collection else [utf8(each) for each in collection]
-        found = knowledge.search(words, collections=narrowed, limit=limit, neighbours=neighbours)
+    narrowed = None if not collection else [utf8(each) for each in collection]
+    with state.memory() as memory:
+        found = passages(
+            memory, words, limit, meaning=not words_only, collections=narrowed, neighbours=neighbours
+        )
     if not out.json:
         for passage in found:
             _print_passage(out, passage)
@@ -343,7 +348,8 @@ def _print_document(out: Output, document: Document) -> None:
 def _print_passage(out: Output, passage: Passage) -> None:
     where = _place(passage.document, passage.chunk)
     name = out.line(passage.document.name) + (f", {where}" if where else "")
-    out.print(Text.assemble((name, "bold cyan"), f"  {passage.score:.2f}"))
+    score = f"  {passage.score:.2f}" if passage.score else "  by meaning"
+    out.print(Text.assemble((name, "bold cyan"), score))
     if passage.chunk.prefix:
         out.print(Text(out.line(passage.chunk.prefix), "dim"), indent=2)
     if passage.before or passage.after:

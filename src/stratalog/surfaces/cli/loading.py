@@ -15,7 +15,7 @@ from stratalog.surfaces.cli.state import State
 
 if TYPE_CHECKING:
     from stratalog import Stratalog
-    from stratalog.engine.knowing import Describe
+    from stratalog.engine.knowing import Describe, Passage
     from stratalog.surfaces.cli.choosing import Asked
     from stratalog.surfaces.cli.records import Desk
 
@@ -114,6 +114,13 @@ def describing(memory: Stratalog, spec: str) -> AbstractContextManager[Describe]
     from stratalog.surfaces.cli import describing
 
     return describing.described_by(memory, spec)
+
+
+def passages(memory: Stratalog, query: str, most: int, **how: Any) -> list[Passage]:
+    """See `recalling.passages_of`."""
+    from stratalog.engine import recalling
+
+    return recalling.passages_of(memory, query, most, **how)
 
 
 def edit_lines() -> None:
