@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from stratalog.engine.asking import times_in
 from stratalog.engine.core import Stratalog
+from stratalog.errors import InvalidInput
 from stratalog.types import AnyEntry, Compaction, ToolResult, User
 
 DAY = 86_400_000
@@ -61,6 +63,22 @@ def test_a_hit_brings_the_summary_of_its_session(data: Path) -> None:
         assert len(found.summary) <= 600
         session.restart()
         assert memory.search("Ana", roles=("user",))[0].summary == ""
+
+
+def test_what_is_new_is_preferred_where_that_is_asked_for(data: Path) -> None:
+    """It is a part of the score, which halves with each so many days; off, nothing has it."""
+    now = time.time_ns() // 1_000_000
+    with Stratalog(data) as memory:
+        for number, name in enumerate(("Ida", "Leo", "Mia")):
+            said = User(content=f"dinner with {name}", ts=now - (2 - number) * 30 * DAY)
+            memory.session(f"a:cli:{name}").append(said)
+        found = memory.search("dinner", recency=30)
+        assert [each.hit.snippet[-3:] for each in found[:3]] == ["Mia", "Leo", "Ida"]
+        given = [each.hit.parts["recency"] for each in found[:3]]
+        assert given == pytest.approx([0.1, 0.05, 0.025], rel=1e-3)
+        assert all("recency" not in each.hit.parts for each in memory.search("dinner"))
+        with pytest.raises(InvalidInput):
+            memory.search("dinner", recency=0)
 
 
 def test_one_session_does_not_flood(data: Path) -> None:

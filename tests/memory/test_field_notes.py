@@ -180,7 +180,7 @@ ROWS = {
         "engine/test_remembering.py::test_conversations_alone_do_not_load_it",
     ),
     73: (
-        "memory/test_sqlite.py::test_version_1",
+        "memory/test_sqlite.py::test_every_version",
         "memory/test_sqlite.py::test_an_older_file_is_migrated",
     ),
 }

@@ -32,6 +32,7 @@ from stratalog.ids import new_ulid
 from stratalog.memory import sqlite
 from stratalog.memory.contract import PRODUCTION, Change, Record, RecordStore, Scope, Source, Tombstone
 from stratalog.memory.sqlite import FILE, MIGRATIONS, SqliteRecords
+from stratalog.recall.terms import query_terms, terms
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "memory"
 APPLICATION = 0x5374_6C6D
@@ -239,9 +240,11 @@ def test_the_best_of_many_hits(
 # --- versions ---
 
 
-def test_version_1(tmp_path: Path) -> None:
-    """The file that the first version wrote is read, searched, written to and purged."""
-    shutil.copy(FIXTURES / "version-1.sqlite3", tmp_path / FILE)
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_every_version(version: int, tmp_path: Path) -> None:
+    """The file that each version wrote is read, searched, written to and purged."""
+    shutil.copy(FIXTURES / f"version-{version}.sqlite3", tmp_path / FILE)
+    assert _database(tmp_path / FILE, "PRAGMA user_version") == [(version,)]
     store = _store(tmp_path)
     staged = where(full().scope, environment="staging", statuses=EVERY)
     (kept,) = store.find(staged).records
@@ -279,7 +282,86 @@ def test_an_older_file_is_migrated(
     for _ in range(2):
         assert len(store.find(where()).records) == 2
         store.close()
-    assert _database(tmp_path / FILE, "PRAGMA user_version", "SELECT count(*) FROM more") == [(2,), (0,)]
+    assert _database(tmp_path / FILE, "PRAGMA user_version", "SELECT count(*) FROM more") == [
+        (len(MIGRATIONS) + 1,),
+        (0,),
+    ]
+
+
+# --- another function for terms ---
+
+MET = "We met on May 4th, 2023"
+
+
+def _by_letters(text: str) -> list[str]:
+    """A function for terms that finds a text by its letters alone."""
+    return list(text.replace(" ", ""))
+
+
+def test_terms_are_made_anew(tmp_path: Path) -> None:
+    """What was written with another function is found by the first search with this one, and no more by the
+    other's terms; what is written between is found too, and the history stays as it was."""
+    before = SqliteRecords(tmp_path / FILE, terms=_by_letters)
+    write(before, *[record(number) for number in range(450)], record(500, text=MET))
+    before.close()
+    now = SqliteRecords(tmp_path / FILE, terms=terms, query_terms=query_terms)
+    history = now.history(where(), limit=1000)
+    write(now, record(501, text="2023年5月4日我们见面"))
+    found = [hit.record.payload["number"] for hit in now.search(where(), "what was on 2023-05-04?")]
+    assert sorted(found) == [500, 501]
+    assert now.search(where(), "y") == ()
+    assert now.history(where(), limit=1000)[:-1] == history
+    now.close()
+    _sound(tmp_path / FILE)
+    refusing = "CREATE TRIGGER no_more BEFORE UPDATE ON records BEGIN SELECT RAISE (ABORT, ''); END"
+    _database(tmp_path / FILE, refusing)
+    again = SqliteRecords(tmp_path / FILE, terms=terms, query_terms=query_terms)
+    assert len(again.search(where(), "2023-05-04")) == 2  # nothing is made a second time
+    again.close()
+
+
+def test_a_new_store_has_nothing_to_make_anew(tmp_path: Path) -> None:
+    """What a store wrote from its beginning is not gone through by its first search."""
+    made: list[str] = []
+
+    def counting(text: str) -> list[str]:
+        made.append(text)
+        return text.split()
+
+    store = SqliteRecords(tmp_path / FILE, terms=counting)
+    write(store, *[record(number) for number in range(20)])
+    asked = len(made)
+    assert len(store.search(where(), "number")) == 10
+    assert len(made) == asked + 1
+    store.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("nth", [2, 300, 451])
+def test_killed_while_terms_are_made_anew(nth: int, tmp_path: Path) -> None:
+    """After kill -9 in the middle the store is as it was, and the next search does it all."""
+    before = SqliteRecords(tmp_path / FILE, terms=_by_letters)
+    write(before, *[record(number) for number in range(450)], record(500, text=MET))
+    before.close()
+    asked: list[str] = []
+
+    def dying(text: str) -> list[str]:
+        asked.append(text)
+        if len(asked) > nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return terms(text)
+
+    def work(say: Say) -> None:
+        SqliteRecords(tmp_path / FILE, terms=dying, query_terms=query_terms).search(where(), "May")
+
+    assert run(work) == -signal.SIGKILL
+    old = SqliteRecords(tmp_path / FILE, terms=_by_letters)
+    assert len(old.search(where(), "W")) == 1
+    old.close()
+    now = SqliteRecords(tmp_path / FILE, terms=terms, query_terms=query_terms)
+    assert [hit.record.payload["number"] for hit in now.search(where(), "May")] == [500]
+    now.close()
+    _sound(tmp_path / FILE)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ from stratalog.recall import knowledge as module
 from stratalog.recall.knowledge import FILE, Knowledge
 from stratalog.recall.knowledge_tables import APPLICATION, MIGRATIONS
 from stratalog.recall.knowledge_values import Passage, Put
+from stratalog.recall.terms import VERSION
 
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "recall" / "knowledge-version-1.sqlite3"
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "recall"
 BODY = "The quick brown fox jumps over the lazy dog. " * 25
 HANDBOOK = (
     f"# Handbook\n\n## Leave\n\n{BODY}Everybody has thirty days.\n\n## Travel\n\n{BODY}Trains go first.\n"
@@ -418,9 +419,10 @@ def _consistent(path: Path) -> None:
 # --- the form ---
 
 
-def test_version_1(tmp_path: Path) -> None:
-    """The file that the first version wrote is read, searched, gone on with and emptied."""
-    shutil.copy(FIXTURE, tmp_path / FILE)
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_every_version(version: int, tmp_path: Path) -> None:
+    """The file that each version wrote is read, searched, gone on with and emptied."""
+    shutil.copy(FIXTURES / f"knowledge-version-{version}.sqlite3", tmp_path / FILE)
     with Knowledge(tmp_path / FILE) as knowledge:
         assert [(each.collection, each.name, each.chunks) for each in knowledge.documents()] == [
             ("handbook", "leave.md", 2),
@@ -434,8 +436,34 @@ def test_version_1(tmp_path: Path) -> None:
         _consistent(tmp_path / FILE)
 
 
+def test_terms_are_made_anew(tmp_path: Path) -> None:
+    """What was stored with an earlier version of the terms is found by the present ones, from the first
+    search on; a store that was without chunks has nothing to make anew."""
+    with Knowledge(tmp_path / FILE) as knowledge:
+        knowledge.put("notes", "plan.md", b"# Plan\n\nWe meet on May 4th, 2023.\n")
+        knowledge.put("notes", "other.md", b"# Other\n\nNothing of it.\n")
+    database = sqlite3.connect(tmp_path / FILE)
+    assert database.execute("SELECT version FROM terms_of").fetchone() == (VERSION,)
+    (row, *terms) = database.execute(
+        "SELECT chunks.row, prefix_terms, text_terms, 'c' || collection FROM chunks"
+        " JOIN documents ON documents.row = document WHERE name = 'plan.md'"
+    ).fetchone()
+    take = "INSERT INTO words (words, rowid, prefix, text, place) VALUES ('delete', ?, ?, ?, ?)"
+    database.execute(take, (row, *terms))
+    add = "INSERT INTO words (rowid, prefix, text, place) VALUES (?, 'plan', 'meet', ?)"
+    database.execute(add, (row, terms[-1]))
+    database.execute("UPDATE chunks SET prefix_terms = 'plan', text_terms = 'meet' WHERE row = ?", (row,))
+    database.execute("UPDATE terms_of SET version = 1")
+    database.commit()
+    database.close()
+    with Knowledge(tmp_path / FILE) as knowledge:
+        assert names(knowledge.search("2023年5月4日")) == ["plan.md"]
+        knowledge.remove_collection("notes")
+        _consistent(tmp_path / FILE)
+
+
 def test_the_form_is_told(tmp_path: Path) -> None:
-    """The decision's page names the application and the version."""
+    """A decision's page names the application and the present version."""
     with Knowledge(tmp_path / FILE) as knowledge:
         put(knowledge, "x")
     database = sqlite3.connect(tmp_path / FILE)
@@ -444,7 +472,7 @@ def test_the_form_is_told(tmp_path: Path) -> None:
         database.execute("PRAGMA user_version").fetchone(),
     )
     database.close()
-    page = Path(__file__).parents[2] / "docs" / "decisions" / "0016-documents.md"
+    page = Path(__file__).parents[2] / "docs" / "decisions" / "0018-dates-and-numbers-have-terms.md"
     assert (application, version) == (APPLICATION, len(MIGRATIONS))
     assert f"version {version} (`user_version`; application `0x{application:08X}`)" in page.read_text("utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -52,6 +53,7 @@ from stratalog.types import (
     User,
 )
 
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "recall"
 KEY = session_key("helper", "web", "1")
 DAY = 86_400_000
 NOON = 1_683_547_200_000  # 8 May 2023, 12:00 UTC
@@ -136,7 +138,7 @@ def test_hit_says_where_and_why(index: LexicalIndex) -> None:
     assert (hit.ts, hit.role, hit.injected) == (NOON + 120_000, "assistant", False)
     assert hit.snippet == "The cat sat on the mat"
     assert (hit.start, hit.stop) == (0, len("The cat\n sat   on the mat"))
-    assert hit.terms == ("cat", "may", "2023")
+    assert hit.terms == ("2023-05", "cat", "may", "2023")
     assert set(hit.parts) == {"words", "session", "length"}
     assert hit.score == pytest.approx(sum(hit.parts.values()))
     assert all(part > 0 for part in hit.parts.values())
@@ -314,9 +316,9 @@ def test_day_is_found(index: LexicalIndex) -> None:
 
 def test_days_beyond_the_calendar() -> None:
     """An unknown time has no day; a time beyond the calendar is no reason to fail."""
-    assert date_terms(NOON) == ["8", "may", "2023", "2023-05-08"]
+    assert date_terms(NOON) == ["2023-05-08", "2023-05", "--05-08", "8", "may", "2023"]
     assert date_terms(0) == date_terms(-1) == date_terms(2**62) == []
-    assert date_terms(253_402_300_799_999)[-1] == "9999-12-31"
+    assert date_terms(253_402_300_799_999)[0] == "9999-12-31"
 
 
 def test_injected_words_count_less(index: LexicalIndex) -> None:
@@ -772,6 +774,32 @@ def test_earlier_version_is_made_anew(tmp_path: Path) -> None:
         assert index.search("cat") == []
         assert add(index, talk("cat")) == 1
         check(index)
+
+
+def test_version_2_is_made_anew(tmp_path: Path) -> None:
+    """An index that version 2 wrote, when dates had no terms, is emptied when it is opened; once its session
+    is added again, it is searched by dates however they are written."""
+    path = tmp_path / "recall.sqlite3"
+    shutil.copy(FIXTURES / "lexical-version-2.sqlite3", path)
+    with LexicalIndex(path) as index:
+        assert index.sessions() == {}
+        add(index, talk("We meet on May 4th, 2023", "Good.", "Nothing then", ts=NOON + 100 * DAY))
+        assert seqs(index.search("2023年5月4日", limit=1)) == [1]
+        check(index)
+
+
+def test_dates_are_found_in_any_notation(index: LexicalIndex) -> None:
+    """In the text and in the day on which it was said, in both languages."""
+    add(index, talk("we went to the market", ts=1_683_158_400_000), KEY)
+    later = 1_700_000_000_000
+    for number, text in enumerate(
+        ["出发是二〇二三年五月四日", "it begins 2023-05-04", "nothing of the kind"]
+    ):
+        add(index, talk(text, ts=later + number * 11 * DAY), session_key("helper", "web", f"of {number}"))
+    for query in ("May 4, 2023", "2023年5月4日", "what did we say on 4th of May 2023?", "2023/5/4", "5月4日"):
+        hits = index.search(query, limit=3)
+        assert {hit.ts >= later for hit in hits[:3]} == {True, False}
+        assert "kind" not in " ".join(hit.snippet for hit in hits)
 
 
 def test_database_of_another_program(tmp_path: Path) -> None:

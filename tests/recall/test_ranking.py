@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.recall import ranking
 from stratalog.recall.ranking import (
+    Brief,
     Row,
     alone,
     around,
     asked_of,
-    counts_of,
-    grown,
+    counted,
     idf_of,
     meanings,
+    named,
     nearness,
     ranked,
     reranked,
     score_of,
+    with_lent,
     words_share,
 )
 
@@ -31,8 +35,24 @@ MEAN = 5.0
 
 def row(number: int, words: str, **more: object) -> Row:
     """A document of the talk 1, said by nobody in particular."""
-    made = Row(number, 1, number, "user", 1, "", False, len(words.split()), False, NOON, "8 may 2023", words)
+    made = Row(number, 1, number, "user", 1, "", False, len(words.split()), False, NOON, f" {words} ")
     return made._replace(**more)  # type: ignore[arg-type]
+
+
+def counts_of(one: Row, asked: ranking.Asked, mean_size: float) -> dict[str, float]:
+    """How often each asked word stands in a row."""
+    return counted([one], asked, mean_size).get(one.id, {})
+
+
+def order_of(
+    pool: Iterable[int],
+    rows: dict[int, Row],
+    asked: ranking.Asked,
+    likeness: dict[int, float] | None = None,
+) -> dict[int, dict[str, float]]:
+    """The named parts of the pool's rows, best first."""
+    found = ranked(pool, rows, counted(rows.values(), asked, MEAN), asked, likeness)
+    return {at: named(parts) for at, parts in found.items()}
 
 
 def table(*made: Row) -> dict[int, Row]:
@@ -72,62 +92,68 @@ questions = st.builds(
 cosines = st.dictionaries(st.integers(0, 29), st.floats(-1, 1))
 
 
+@settings(deadline=None)  # the first to ask for a day loads the stemmer
 @given(rows=tables(), asked=questions, likeness=cosines)
 def test_parts_add_up_and_the_order_is_theirs(
     rows: dict[int, Row], asked: ranking.Asked, likeness: dict[int, float]
 ) -> None:
     """Scores are the sums of the parts, from high to low, of equal ones the earlier first; no lexical
     part is nothing; and nothing depends on the order in which the pool was found."""
-    found = ranked(list(rows), rows, asked, MEAN, likeness)
-    assert list(found) == list(ranked(list(rows)[::-1], rows, asked, MEAN, likeness))
-    keys = [(-score_of(parts), at) for at, parts in found.items()]
+    found = order_of(list(rows), rows, asked, likeness)
+    assert list(found) == list(order_of(list(rows)[::-1], rows, asked, likeness))
+    keys = [(-sum(parts.values()), at) for at, parts in found.items()]
     assert keys == sorted(keys)
     assert found.keys() == rows.keys()
     for parts in found.values():
-        assert all(part for name, part in parts.items() if name != "meaning")
+        assert all(parts.values())
         assert 0 <= parts.get("words", 0) <= 1 + ranking.K1
         assert 0 <= parts.get("session", 0) <= ranking.SESSION + 1e-9
         assert 0 <= parts.get("length", 0) <= ranking.LENGTH
 
 
+@settings(deadline=None)  # the first to ask for a day loads the stemmer
 @given(rows=tables(), asked=questions)
 def test_other_talks_change_nothing(rows: dict[int, Row], asked: ranking.Asked) -> None:
     """What a document is worth by words comes from its own talk, though numbers of others lie beside it."""
-    together = ranked(list(rows), rows, asked, MEAN)
+    together = order_of(rows, rows, asked)
     for talk in range(3):
         own = {at: one for at, one in rows.items() if one.talk == talk}
-        apart = ranked(list(own), own, asked, MEAN)
+        apart = order_of(own, own, asked)
         assert apart == {at: together[at] for at in apart}
 
 
+@settings(deadline=None)  # the first to ask for a day loads the stemmer
 @given(rows=tables())
 def test_neighbours_are_near_and_of_one_talk(rows: dict[int, Row]) -> None:
-    """Two on each side at most, of the same talk, and the pool grows by these alone."""
+    """Two on each side at most, of the same talk."""
     for one in rows.values():
         near = around(one, rows)
         assert all(rows[at].talk == one.talk and 1 <= abs(at - one.id) <= 2 for at, _ in near)
         assert all(weight == ranking.REACH[abs(at - one.id) - 1] for at, weight in near)
-        assert grown([one.id], rows) == sorted([one.id, *(at for at, _ in near)])
-    assert grown([-5, 1000], rows) == []
 
 
 def test_a_word_counts_by_how_near_it_stands() -> None:
     """Fully in the document, half beside it, a quarter two away, and not further."""
     rows = table(row(1, "fig"), row(2, "a"), row(3, "b"), row(4, "c"))
     asked = asked_of({"fig": 2.0})
-    counts = {at: counts_of(one, asked, 1.0) for at, one in rows.items()}
-    own = counts[1]["fig"]
-    assert nearness(rows[2], counts, rows) == {"fig": pytest.approx(own / 2)}
-    assert nearness(rows[3], counts, rows) == {"fig": pytest.approx(own / 4)}
-    assert nearness(rows[4], counts, rows) == {}
+    near = nearness(counted(rows.values(), asked, 1.0), rows)
+    own = near[1]["fig"]
+    assert near == {1: {"fig": own}, 2: {"fig": pytest.approx(own / 2)}, 3: {"fig": pytest.approx(own / 4)}}
+
+
+def test_neighbours_lend_in_choosing_too() -> None:
+    """A quarter of what their words count, and nothing from further away."""
+    covers = {1: 4.0, 2: 2.0, 4: 8.0, 7: 3.0}
+    assert with_lent(2, covers) == pytest.approx(2 + 0.25 * (0.5 * 4 + 0.25 * 8))
+    assert with_lent(7, covers) == 3.0
 
 
 def test_all_words_once_are_one() -> None:
     """A document of mean length with every word once, or with the day in its date, has the whole share."""
     asked = asked_of({"fig": 2.0, "plum": 1.0, "may": 1.0})
     counts = counts_of(row(1, "fig plum x y"), asked, 5.0)
-    assert words_share(counts, "8 may 2023", asked) == pytest.approx(1.0)
-    assert words_share(counts, "", asked) == pytest.approx(0.75)
+    assert words_share(counts, NOON, asked) == pytest.approx(1.0)
+    assert words_share(counts, 0, asked) == pytest.approx(0.75)
 
 
 def test_words_are_whole_but_for_one_character() -> None:
@@ -156,14 +182,14 @@ def test_parts_of_an_answer() -> None:
         row(3, "log", role="tool_result", size=5000),
     )
     asked = asked_of({"fig": 2.0}, ["ana"], [(NOON - DAY, NOON - DAY // 2)])
-    found = ranked(rows, rows, asked, MEAN)
+    found = order_of(rows, rows, asked)
     assert found[1]["asks"] == ranking.ASKS
     assert found[2]["answer"] == ranking.ANSWER
     assert found[2]["speaker"] == ranking.SPEAKER
     assert "time" not in found[2]
     assert "length" not in found[3]
     later = asked_of({"fig": 2.0}, [], [(NOON - DAY, NOON)])  # told within as long as it took
-    assert ranked(rows, rows, later, MEAN)[2]["time"] == ranking.TIME
+    assert order_of(rows, rows, later)[2]["time"] == ranking.TIME
 
 
 def test_injected_words_are_lent() -> None:
@@ -171,7 +197,8 @@ def test_injected_words_are_lent() -> None:
     asked = asked_of({"fig": 1.0})
     said, put = (counts_of(row(1, "fig", injected=injected), asked, MEAN) for injected in (False, True))
     assert put["fig"] == said["fig"] / 2
-    assert alone(row(1, "fig", injected=True), asked, MEAN) < alone(row(1, "fig"), asked, MEAN)
+    put_there, told = (Brief(1, 1, "user", injected, "") for injected in (True, False))
+    assert alone(put_there, 1.0, asked, MEAN) < alone(told, 1.0, asked, MEAN)
 
 
 def test_meaning_is_of_the_window_and_standardised() -> None:
@@ -196,8 +223,8 @@ def test_rare_words_weigh_more() -> None:
 def test_an_empty_question_is_no_fault() -> None:
     """Without words the other parts decide."""
     rows = table(row(1, "fig"), row(2, "fig", size=50))
-    assert list(ranked(rows, rows, asked_of({}), MEAN)) == [2, 1]
-    assert ranked([], {}, asked_of({}), MEAN) == {}
+    assert list(order_of(rows, rows, asked_of({}))) == [2, 1]
+    assert order_of([], {}, asked_of({})) == {}
 
 
 def test_reranked_parts_add_up_to_the_scores() -> None:

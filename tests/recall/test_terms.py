@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import random
 import threading
 import time
@@ -12,59 +13,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.recall.terms import MAX_TERM, STOP, query_terms, terms
+from stratalog.recall.terms import MAX_TERM, STOP, VERSION, query_terms, terms
 
 _ANY_TEXT = st.text(st.characters(codec=None), max_size=200) | st.text(
     st.sampled_from("aB1_'’._-/\\:@#&+ \"*^()\0\ud800猫ーガﾞé\u0300мй\uff9e한กำ"), max_size=60
 )
 
 
+_FOUND = [
+    ("run", "she was running"),
+    ("Running", "they RUN"),
+    ("go", "we went"),
+    ("Bought", "to buy"),
+    ("child", "their children"),
+    ("café", "at the cafe"),
+    ("John", "John's house"),
+    ("john’s", "John"),
+    ("user name", "getUserName"),
+    ("getUserName", "def getUserName():"),
+    ("getusername", "getUserName"),
+    ("user name", "GET_USER_NAME"),
+    ("foo_bar", "see src/foo_bar.py."),
+    ("foo_bar.py", "see src/foo_bar.py."),
+    ("foo bar", "see src/foo_bar.py."),
+    ("src/foo_bar.py", "see src/foo_bar.py."),
+    ("LexicalIndex", "stratalog.recall.lexical.LexicalIndex"),
+    ("E1234", "error E1234: no"),
+    ("abc-123", "closes ABC-123,"),
+    ("ABC", "closes ABC-123,"),
+    ("1.2.3", "version 1.2.3."),
+    ("python", "python3"),
+    ("server", "HTTPServer2"),
+    ("C++", "in C++ and"),
+    ("C#", "in C#"),
+    ("init", "__init__"),
+    ("example.org", "https://example.org/a/b?x=1"),
+    ("ada@example.org", "<ada@example.org>"),
+    ("d41d8cd98f00b204e9800998ecf8427e", "md5 D41D8CD98F00B204E9800998ECF8427E"),
+    ("笔记本电脑", "我昨天在上海买了一台笔记本电脑"),
+    ("上海", "我昨天在上海买了一台笔记本电脑"),
+    ("iPhone手机", "我的 iPhone 手机"),
+    ("ガラス", "ｶﾞﾗｽの靴"),
+    ("ＡＢＣ", "abc"),
+    ("도서관", "도서관에서"),
+    ("дом", "ДОМ"),
+    ("हिन्दी", "हिन्दी में"),
+    ("2023年5月4日", "on May 4th, 2023: 4 or 5"),
+    ("5月4日", "4 May 5"),
+    ("1000000", "1,000,000 of them"),
+]
+
+
 def finds(query: str, text: str) -> bool:
     return set(query_terms(query)) <= set(terms(text))
 
 
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ("run", "she was running"),
-        ("Running", "they RUN"),
-        ("go", "we went"),
-        ("Bought", "to buy"),
-        ("child", "their children"),
-        ("café", "at the cafe"),
-        ("John", "John's house"),
-        ("john’s", "John"),
-        ("user name", "getUserName"),
-        ("getUserName", "def getUserName():"),
-        ("getusername", "getUserName"),
-        ("user name", "GET_USER_NAME"),
-        ("foo_bar", "see src/foo_bar.py."),
-        ("foo_bar.py", "see src/foo_bar.py."),
-        ("foo bar", "see src/foo_bar.py."),
-        ("src/foo_bar.py", "see src/foo_bar.py."),
-        ("LexicalIndex", "stratalog.recall.lexical.LexicalIndex"),
-        ("E1234", "error E1234: no"),
-        ("abc-123", "closes ABC-123,"),
-        ("ABC", "closes ABC-123,"),
-        ("1.2.3", "version 1.2.3."),
-        ("python", "python3"),
-        ("server", "HTTPServer2"),
-        ("C++", "in C++ and"),
-        ("C#", "in C#"),
-        ("init", "__init__"),
-        ("example.org", "https://example.org/a/b?x=1"),
-        ("ada@example.org", "<ada@example.org>"),
-        ("d41d8cd98f00b204e9800998ecf8427e", "md5 D41D8CD98F00B204E9800998ECF8427E"),
-        ("笔记本电脑", "我昨天在上海买了一台笔记本电脑"),
-        ("上海", "我昨天在上海买了一台笔记本电脑"),
-        ("iPhone手机", "我的 iPhone 手机"),
-        ("ガラス", "ｶﾞﾗｽの靴"),
-        ("ＡＢＣ", "abc"),
-        ("도서관", "도서관에서"),
-        ("дом", "ДОМ"),
-        ("हिन्दी", "हिन्दी में"),
-    ],
-)
+@pytest.mark.parametrize(("query", "text"), _FOUND)
 def test_query_finds_text(query: str, text: str) -> None:
     """What a person would type is found in what was written: every term of the query is in the text."""
     assert query_terms(query)
@@ -78,6 +82,18 @@ def test_query_finds_text(query: str, text: str) -> None:
 def test_query_misses_text(query: str, text: str) -> None:
     """What only looks alike is something else."""
     assert not finds(query, text)
+
+
+def test_what_terms_there_are_is_a_version() -> None:
+    """Whoever changes the terms of a text raises `VERSION`, so that what is stored is made anew; then the
+    digest here is that of the new ones."""
+    texts = (
+        [text for _, text in _FOUND]
+        + [query for query, _ in _FOUND]
+        + ["二〇二三年五月", "$1,234.5", "aB1_'’-/::é", "don't", "YWJjMTIzZGVmNDU2"]
+    )
+    made = "\n".join(" ".join(terms(text)) for text in texts)
+    assert (VERSION, hashlib.sha256(made.encode()).hexdigest()[:16]) == (2, "e0b47601ebd990b5")
 
 
 def test_every_character_with_its_successor() -> None:

@@ -22,7 +22,7 @@ from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.meaning import Embedding
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
-from stratalog.errors import InvalidKey, LogError, StratalogError
+from stratalog.errors import InvalidInput, InvalidKey, LogError, StratalogError
 from stratalog.keys import (
     SessionKey,
     parse_key,
@@ -38,7 +38,7 @@ from stratalog.log.sqlite import SqliteStore
 from stratalog.recall.contract import Hit, Rerank
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt, holds
-from stratalog.recall.ranking import reranked
+from stratalog.recall.ranking import Recent, reranked
 from stratalog.sessions.catalog import Page
 from stratalog.sessions.manager import Live, SessionManager
 from stratalog.types import AnyEntry, Compaction
@@ -48,6 +48,7 @@ _PROBLEMS = 1000
 _COPIES = 4  # of an entry, in forks, that a search sees through
 _RERANKED = 30
 _SUMMARY = 600  # characters
+_DAY_MS = 86_400_000
 _OPEN_TENANTS = 64
 
 
@@ -302,6 +303,7 @@ class Stratalog:
         meaning: bool = True,
         times: Sequence[tuple[int, int]] = (),
         per_session: int | None = None,
+        recency: float | None = None,
         rerank: Rerank | None = None,
     ) -> list[Found]:
         """What was said about something, best first, over all of the tenant's sessions.
@@ -313,9 +315,15 @@ class Stratalog:
         residency allows it to be asked.
 
         `times` are spans [start, stop) that the query speaks of, in milliseconds (`asking.times_in` finds
-        them): what was said then is preferred. Of one session come at most `per_session`. `rerank` scores the texts of the best 30 against the query,
-        and these come in the order of its scores.
+        them): what was said then is preferred. Of one session come at most `per_session`. With
+        `recency`, days above 0, what is new is preferred, by half as much each so many days before now.
+        `rerank` scores the texts of the best 30 against the query, and these come in the order of its scores.
         """
+        recent = None
+        if recency is not None:
+            if not recency > 0:
+                raise InvalidInput("`recency` is a number of days above 0", recency=recency)
+            recent = Recent(time.time_ns() // 1_000_000, recency * _DAY_MS)
         key = self.session(session).key if session is not None else None
         among = [self.session(each).key for each in sessions] if sessions is not None else None
         if not self.strata.exists or among == []:
@@ -343,6 +351,7 @@ class Stratalog:
                 times=times,
                 per_session=per_session,
                 meaning=asked,
+                recent=recent,
             )
         # A fork has the same entries; each is told once.
         first = {hit.entry_id: hit for hit in reversed(hits)}

@@ -10,6 +10,9 @@ Scopes are `places`, each a row with a number, compared whole and exactly. The w
 content, over terms that are made in Python, with the place as one more term: a search within a scope costs
 what the scope costs. Taking a row out of it needs the terms that were put in, so a record's row keeps them.
 
+`terms_of` says what the function that made them makes of a sample. When it is another, as after an update of
+the program, the first search makes all of them anew, in one transaction.
+
 The history refuses to be changed or deleted, by triggers that only a purge's mark lets through. `purge`
 deletes in transactions of bounded size and then rewrites the file; marks say that this is still to be done,
 so that a purge which was killed is finished by the same call.
@@ -17,6 +20,7 @@ so that a purge which was killed is finished by the same call.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
@@ -115,6 +119,15 @@ CREATE TRIGGER events_are_kept BEFORE DELETE ON events
     WHEN NOT EXISTS (SELECT 1 FROM marks WHERE name = 'purge') BEGIN
     SELECT RAISE (ABORT, 'the history is not deleted'); END;
 """,
+    """
+CREATE TABLE terms_of (sample TEXT NOT NULL);
+INSERT INTO terms_of VALUES ('');
+""",
+)
+# What the terms are that a function makes of this tells it from another, and from itself before a change.
+SAMPLE: Final = (
+    "Ann's cats ran to ABC-123 on May 4th, 2023 (2023-05-04, 05/04/2023) for $1,000,000; see src/foo_bar.py,"
+    " getUserName and v1.2.3. Café, ＡＢＣ, дом, 도서관에서. 2023年5月4日，我在上海花了三百元买笔记本电脑。"
 )
 
 
@@ -192,6 +205,7 @@ class SqliteRecords:
         self.path = Path(path)
         self._terms = terms
         self._query_terms = query_terms or terms
+        self._sample: str | None = None
         self._wait = wait
         self._open: dict[int, _Open] = {}
 
@@ -200,7 +214,7 @@ class SqliteRecords:
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
         with self._alone() as database:
-            transaction = _Transaction(database, self.path, self._terms)
+            transaction = _Transaction(database, self.path, self._terms, self._terms_of_sample())
             try:
                 yield transaction
             finally:
@@ -221,6 +235,13 @@ class SqliteRecords:
         terms = asked(query, self._query_terms)
         if not terms:
             return ()
+        sample = self._terms_of_sample()
+        with self._reading() as database:
+            if database is None:
+                return ()
+            if not _made_by_another(database, sample):
+                return _search(database, where, terms, min(limit, _MOST))
+        self._make_terms_anew(sample)
         with self._reading() as database:
             return _search(database, where, terms, min(limit, _MOST)) if database else ()
 
@@ -266,6 +287,19 @@ class SqliteRecords:
             self._give_back(here, connection)
 
     # --- how ---
+
+    def _terms_of_sample(self) -> str:
+        """What terms the function makes of the sample, in short; it is asked when this is first wanted."""
+        if self._sample is None:
+            made = "\n".join(self._terms(SAMPLE))
+            self._sample = hashlib.sha256(made.encode("utf-8", "replace")).hexdigest()
+        return self._sample
+
+    def _make_terms_anew(self, sample: str) -> None:
+        """Has the records found under what the function makes of them, not under what another made."""
+        with self._alone() as database, Typed(self.path, _WHAT):
+            if _made_by_another(database, sample):  # nobody else has done it meanwhile
+                _make_anew(database, self._terms, sample)
 
     def _rewrite(self, marks: list[tuple[str]]) -> None:
         """Leaves nothing in the files of what was deleted, and takes these marks of it away; those that
@@ -390,11 +424,12 @@ class SqliteRecords:
 class _Transaction:
     """Each of its calls is a block of itself, which guards the connection that it gives."""
 
-    def __init__(self, database: sqlite3.Connection, path: Path, terms: Terms) -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path, terms: Terms, sample: str) -> None:
         self._database: sqlite3.Connection | None = database
         self._places = _Places(database)
         self._path = path
         self._terms = terms
+        self._sample = sample
         self._asked: set[tuple[str, Scope, str]] = set()
         self.broken: LogError | None = None
 
@@ -433,6 +468,11 @@ class _Transaction:
         terms = [" ".join(indexed(one.event.record, self._terms)) for one in written]
         _storable(result, "a result")
         with self as database:
+            # Of a store without records nothing is to be made anew.
+            database.execute(
+                "UPDATE terms_of SET sample = ? WHERE sample != ? AND NOT EXISTS (SELECT 1 FROM records)",
+                (self._sample, self._sample),
+            )
             rows = _rows_of(self._places, written)
             if idempotency and _result(database, idempotency) is not None:
                 raise already_noted(idempotency)
@@ -753,6 +793,31 @@ def _note(
     database.executemany(
         "INSERT INTO result_places VALUES (?, ?, ?, ?)", [(idempotency, *link) for link in links]
     )
+
+
+def _made_by_another(database: sqlite3.Connection, sample: str) -> bool:
+    """Whether there are records, and what made their terms makes something else of the sample."""
+    asked = "SELECT sample != ? AND EXISTS (SELECT 1 FROM records) FROM terms_of"
+    return bool(database.execute(asked, (sample,)).fetchone()[0])
+
+
+def _make_anew(database: sqlite3.Connection, terms: Terms, sample: str) -> None:
+    """Makes the terms of all records, and puts those in the index that are others than before."""
+    after = -1
+    while True:
+        found = database.execute(
+            "SELECT row, place, terms, body FROM records WHERE row > ? ORDER BY row LIMIT ?", (after, _BATCH)
+        ).fetchall()
+        if not found:
+            break
+        for row, place, before, body in found:
+            now = " ".join(indexed(decode_record(body), terms))
+            if now != before:
+                database.execute(_NO_WORDS, (row, before, f"p{place}"))
+                database.execute(_WORDS, (row, now, f"p{place}"))
+                database.execute("UPDATE records SET terms = ? WHERE row = ?", (now, row))
+        after = found[-1][0]
+    database.execute("UPDATE terms_of SET sample = ?", (sample,))
 
 
 def _rows_of(places: _Places, written: list[Written]) -> dict[str, _Row]:

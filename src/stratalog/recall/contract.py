@@ -33,9 +33,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One entry that was found.
 
     `score` is higher for a better hit, comparable within one search only. `parts` say what it is made of and
-    add up to it: "words", "session", "answer", "speaker", "asks", "length", "time", "meaning" and "rerank",
-    those that gave something (see `ranking`).
-    `terms` are the query's terms found in the entry, its date or its neighbours, in the query's order.
+    add up to it: "words", "session", "answer", "speaker", "asks", "length", "time", "recency", "meaning" and
+    "rerank", those that gave something (see `ranking`).
+    `terms` are the query's terms found in the entry, its date or its neighbours: dates and numbers, then
+    words, in the query's order.
     `start` and `stop` delimit the best passage in `words_of(entry)`, in characters; `snippet` is how that
     passage begins, on one line of at most 300 characters. `role` is the entry's type tag, `ts` milliseconds
     since the epoch (UTC). `injected` marks words that recall itself had put there.

@@ -26,7 +26,7 @@ _PASSAGE: Final = 8000  # characters, near 1,500 terms of English
 _WIDE: Final = 4  # a character of a script without spaces is a term, five of any other are one
 _APART_MS: Final = 6 * 3_600_000  # further apart than this, two messages are two conversations
 _NAME: Final = 8  # terms of a name that count
-_PLACES: Final = 20  # bits of a document's number that count within its talk
+PLACES: Final = 20  # bits of a document's number that count within its talk
 _QUESTION_MARKS: Final = ("?", "？", "؟")
 _DAY_MS: Final = 86_400_000
 _LAST_DAY: Final = 2_932_896  # of the year 9999, where datetime ends
@@ -68,12 +68,12 @@ def document_id(entry_id: str, start: int) -> str:
 
 def talk_of(number: int) -> int:
     """The talk that the document with this number belongs to."""
-    return number >> _PLACES
+    return number >> PLACES
 
 
 def talk_from(number: int) -> int:
     """The number of the first document of a talk after the one with the document of this number."""
-    return (talk_of(number) + 1) << _PLACES
+    return (talk_of(number) + 1) << PLACES
 
 
 def words_of(entry: AnyEntry) -> str:
@@ -118,7 +118,7 @@ def numbered(new: Iterable[Document], last: Document | None, highest: int) -> li
 
 
 def date_terms(ts: int) -> list[str]:
-    """The terms of the day (UTC) of `ts`: its year, month, day and ISO form; none for an unknown time."""
+    """The terms of the day (UTC) of `ts`, as of a text that tells it; none for an unknown time."""
     return day_of(ts).split()
 
 
@@ -148,7 +148,7 @@ def _day_terms(day: int) -> str:
     if day > _LAST_DAY:
         return ""
     date = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).date()
-    return " ".join([*terms(f"{date.day} {_MONTHS[date.month - 1]} {date.year}"), date.isoformat()])
+    return " ".join(terms(f"{date.day} {_MONTHS[date.month - 1]} {date.year}"))
 
 
 def _of_entry(entry: AnyEntry) -> Iterator[Document]:

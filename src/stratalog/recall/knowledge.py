@@ -268,6 +268,7 @@ class Knowledge:
         if limit < 0 or neighbours < 0:
             raise InvalidInput("a limit cannot be negative", limit=limit, neighbours=neighbours)
         asked = query_terms(query)[:_MAX_TERMS]
+        self._bring_up_to_date()
         with self._database.reading() as db:
             places = None if collections is None else [_place(db, name) for name in collections]
             if db is None or not asked or not limit or places == []:
@@ -321,6 +322,15 @@ class Knowledge:
     def _forget(self, collection: str, ids: Collection[str] | None) -> None:
         if self._derived is not None and (ids is None or ids):
             self._derived.forget(collection, ids)
+
+    def _bring_up_to_date(self) -> None:
+        """Has the chunks found under the terms that texts have now, when an earlier version made theirs."""
+        with self._database.reading() as db:
+            if db is None or tables.of_present_terms(db):
+                return
+        with self._database.writing() as db:
+            if not tables.of_present_terms(db):  # nobody else has done it meanwhile
+                tables.make_terms_anew(db)
 
     def _look(self, id: str) -> Document | None:
         with self._database.reading() as db:

@@ -2,7 +2,7 @@
 
 `words` is an FTS5 table without content over terms that are made in Python, with the collection as one more
 term: a search within a collection costs what the collection costs. Taking a row out of it needs the terms
-that were put in, so a chunk's row keeps them.
+that were put in, so a chunk's row keeps them. `terms_of` says which version of the function made them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from stratalog.ids import new_ulid
-from stratalog.recall.terms import terms
+from stratalog.recall.terms import VERSION, terms
 
 FILE: Final = "knowledge.sqlite3"
 APPLICATION: Final = 0x5374_6C64  # "Stld"
@@ -37,7 +37,11 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_in_order ON chunks (document, ordinal);
 CREATE VIRTUAL TABLE words USING fts5 (
     prefix, text, place, content='', tokenize="ascii tokenchars '._-/\\:@#&+'")""",
+    """
+CREATE TABLE terms_of (version INTEGER NOT NULL);
+INSERT INTO terms_of VALUES (1)""",
 )
+_BATCH: Final = 200
 # The title of a document is in the prefix of each of its chunks, where it says less than the chunk itself.
 _PREFIX_WEIGHT: Final = 0.7
 _ADD: Final = "INSERT INTO words (rowid, prefix, text, place) VALUES (?, ?, ?, ?)"
@@ -70,8 +74,8 @@ class Draft(NamedTuple):
 
     def with_terms(self) -> Draft:
         """The same with its terms."""
-        around, own = terms(f"{self.prefix}\n{self.sentence}"), terms(self.text)
-        return self._replace(prefix_terms=" ".join(around), text_terms=" ".join(own))
+        around, own = _terms(self.prefix, self.sentence, self.text)
+        return self._replace(prefix_terms=around, text_terms=own)
 
 
 class Head(NamedTuple):
@@ -143,6 +147,8 @@ def store(
             fresh.append((ordinal, draft))
     gone = [row for rows in was.values() for row, _ in rows]
     take_out(db, gone)
+    # Of a store without chunks nothing is to be made anew.
+    db.execute("UPDATE terms_of SET version = ? WHERE NOT EXISTS (SELECT 1 FROM chunks)", (VERSION,))
     for ordinal, draft in fresh:
         _insert(db, place, document, ordinal, draft, now)
     same = old is not None and old[2] == head and not fresh and not gone
@@ -152,6 +158,30 @@ def store(
         db.execute(f"UPDATE documents SET {names}, updated_at = ?, chunks = ? WHERE row = ?", values)
         _changed(db, place, now)
     return Stored(id, old is None, same, len(fresh), kept, len(gone))
+
+
+def of_present_terms(db: sqlite3.Connection) -> bool:
+    """Whether all chunks have the terms that texts have now."""
+    asked = "SELECT version = ? OR NOT EXISTS (SELECT 1 FROM chunks) FROM terms_of"
+    return bool(db.execute(asked, (VERSION,)).fetchone()[0])
+
+
+def make_terms_anew(db: sqlite3.Connection) -> None:
+    """Makes the terms of all chunks, and puts those in the index that are others than before."""
+    after = -1
+    while found := db.execute(
+        "SELECT chunks.row, 'c' || collection, prefix, sentence, text, prefix_terms, text_terms FROM chunks"
+        " JOIN documents ON documents.row = document WHERE chunks.row > ? ORDER BY chunks.row LIMIT ?",
+        (after, _BATCH),
+    ).fetchall():
+        for row, place, prefix, sentence, text, *before in found:
+            now = _terms(prefix, sentence, text)
+            if list(now) != before:
+                db.execute(_TAKE, (row, *before, place))
+                db.execute(_ADD, (row, *now, place))
+                db.execute("UPDATE chunks SET prefix_terms = ?, text_terms = ? WHERE row = ?", (*now, row))
+        after = found[-1][0]
+    db.execute("UPDATE terms_of SET version = ?", (VERSION,))
 
 
 def take_out(db: sqlite3.Connection, rows: Iterable[int]) -> None:
@@ -249,6 +279,11 @@ def _insert(db: sqlite3.Connection, place: int, document: int, ordinal: int, dra
         (new_ulid(now), document, ordinal, _json(draft.path), *draft[1:]),
     ).lastrowid
     db.execute(_ADD, (row, draft.prefix_terms, draft.text_terms, f"c{place}"))
+
+
+def _terms(prefix: str, sentence: str, text: str) -> tuple[str, str]:
+    """The terms of what is around a chunk and of its text, joined by spaces."""
+    return " ".join(terms(f"{prefix}\n{sentence}")), " ".join(terms(text))
 
 
 def _json(path: tuple[str, ...]) -> str:

@@ -39,10 +39,12 @@ from stratalog.recall import lexical_tables as tables
 from stratalog.recall.contract import Hit, Meaning
 from stratalog.recall.documents import document_id, documents
 from stratalog.recall.lexical_search import Filters, Search
-from stratalog.recall.terms import query_terms
+from stratalog.recall.ranking import Recent
+from stratalog.recall.terms import VERSION, query_terms
 from stratalog.types import AnyEntry
 
-SCHEMA: Final = 2
+_TABLES: Final = 2  # the version of the tables
+SCHEMA: Final = 100 * _TABLES + VERSION  # and of the terms in them
 MAX_QUERY_TERMS: Final = 64
 _APPLICATION: Final = 0x53746C78  # "Stlx"
 _BUSY_S: Final = 5.0
@@ -192,6 +194,7 @@ class LexicalIndex:
         per_session: int | None = None,
         sessions: Collection[SessionKey] | None = None,
         meaning: Meaning | None = None,
+        recent: Recent | None = None,
     ) -> list[Hit]:
         """The `limit` best entries that have any of the query's terms or stand near one that has, best first;
         an entry comes once. With `meaning`, also those that are near in it.
@@ -201,8 +204,9 @@ class LexicalIndex:
         `channel` and `session` by identity, `roles` by entry type tag (an empty collection allows none), time
         by `after_ts` <= ts < `before_ts` in milliseconds; `sessions` are those of which a hit must be one.
         `times` are spans [start, stop) that the query speaks of, in milliseconds: what is of them is
-        preferred. `per_session` is how many entries of one session come at most. `limit` is as large as you
-        like, and what lies behind the best of it costs; raises `InvalidInput` when it is negative.
+        preferred, as is what is `recent`. `per_session` is how many entries of one session come at most.
+        `limit` is as large as you like, and what lies behind the best of it costs; raises `InvalidInput` when
+        it is negative.
         """
         if limit < 0:
             raise InvalidInput("limit cannot be negative", limit=limit)
@@ -213,7 +217,7 @@ class LexicalIndex:
         among = None if sessions is None else frozenset(sessions)
         filters = Filters(agent, channel, session, wanted, after_ts, before_ts, among)
         with self._transaction() as db:
-            return Search(db, words, tuple(times), filters).hits(limit, per_session, meaning)
+            return Search(db, words, tuple(times), filters, recent).hits(limit, per_session, meaning)
 
     def _prepare(self) -> None:
         db = self._db

@@ -15,25 +15,31 @@ from typing import Final, NamedTuple
 from stratalog.keys import SessionKey, parse_key
 from stratalog.recall import lexical_tables as tables
 from stratalog.recall.contract import Hit, Meaning
-from stratalog.recall.documents import Document, document_id
+from stratalog.recall.documents import Document, day_of, document_id
+from stratalog.recall.numbers import is_date
 from stratalog.recall.ranking import (
+    DATES,
     REACH,
+    Parts,
+    Recent,
     Row,
     alone,
     around,
     asked_of,
     by_prefix,
-    grown,
+    counted,
     idf_of,
     ranked,
-    score_of,
+    with_lent,
 )
+from stratalog.recall.ranking import named as named_parts
 from stratalog.recall.scopes import named, role_terms, session_term, time_terms
 
-BUDGET: Final = 2000  # documents that have one of the words and are looked at, rarest words first
-WIDE: Final = 128  # of these, those that are read
-POOL: Final = 40  # of these, the candidates, before they bring their neighbours
-NEAREST: Final = 32  # candidates by meaning, for a question that shares no word with its answer
+BUDGET: Final = 1500  # documents that have one of the words and are looked at, rarest words first
+WIDE: Final = 128  # of these, those whose neighbours' words are looked at
+LOOKED_AT: Final = 80  # of these, those whose length and speaker are looked at
+POOL: Final = 38  # of these, the candidates, which are read with their neighbours
+NEAREST: Final = 16  # candidates by meaning, for a question that shares no word with its answer
 _FEW: Final = 16  # sessions that are asked for by their terms; through those of more, it takes longer
 _MOST: Final = 0.25  # of all documents, beyond which the terms of a time are not asked for
 
@@ -49,14 +55,20 @@ class Filters(NamedTuple):
     before: int | None
     sessions: frozenset[SessionKey] | None = None
 
-    def allows(self, key: SessionKey, row: Row) -> bool:
+    def of_row(self, row: Row) -> bool:
+        """Whether the document is one that is wanted, of whatever session."""
+        return (
+            (self.roles is None or row.role in self.roles)
+            and (self.after is None or row.ts >= self.after)
+            and (self.before is None or row.ts < self.before)
+        )
+
+    def of_session(self, key: SessionKey) -> bool:
+        """Whether the session is one that is wanted."""
         return (
             (self.agent is None or self.agent == key.agent)
             and (self.channel is None or self.channel == key.channel)
             and (self.session is None or self.session == key)
-            and (self.roles is None or row.role in self.roles)
-            and (self.after is None or row.ts >= self.after)
-            and (self.before is None or row.ts < self.before)
             and (self.sessions is None or key in self.sessions)
         )
 
@@ -70,11 +82,11 @@ class Search:
         words: Sequence[str],
         times: tuple[tuple[int, int], ...],
         filters: Filters,
+        recent: Recent | None = None,
     ) -> None:
         self._db = db
         self._words = words
         self._filters = filters
-        self._rows: dict[int, Row] = {}
         among = [[filters.session]] if filters.session is not None else []
         among += [list(filters.sessions)] if filters.sessions is not None else []
         self._sids = [tables.ids_of(db, keys) for keys in among]
@@ -88,9 +100,12 @@ class Search:
             for word in rest
         }
         every = self.totals.docs
-        idf = {word: idf_of(every, min(count.said, every)) for word, count in counts.items()}
+        idf = {
+            word: idf_of(every, min(count.said, every)) * (DATES if is_date(word) else 1.0)
+            for word, count in counts.items()
+        }
         dated = (word for word, count in counts.items() if count.dated)
-        self.asked = asked_of(idf, names, times, dated)
+        self.asked = asked_of(idf, names, times, dated, recent)
         self._rows_with = {word: min(sum(count), every) for word, count in counts.items() if sum(count)}
 
     def hits(self, limit: int, per_session: int | None, meaning: Meaning | None) -> list[Hit]:
@@ -99,11 +114,15 @@ class Search:
         pool = self.by_words(max(POOL, limit))
         if meaning is not None:
             pool |= _by_meaning(db, meaning)
-        rows = self.with_neighbours(pool)
+        # What lends words to the neighbours from further away is not read: it costs as much again, and finds
+        # no more.
+        rows = tables.with_near(db, pool, len(REACH))
         keys = tables.keys_of(db, {row.session for row in rows.values()})
-        allowed = [at for at in grown(pool, rows) if self._filters.allows(keys[rows[at].session], rows[at])]
+        wanted = {sid for sid, key in keys.items() if self._filters.of_session(key)}
+        allowed = [at for at, row in rows.items() if row.session in wanted and self._filters.of_row(row)]
         likeness = _likeness(db, meaning, rows, keys) if meaning is not None and allowed else {}
-        found = ranked(allowed, rows, self.asked, self.totals.mean_size, likeness)
+        counts = counted(rows.values(), self.asked, self.totals.mean_size)
+        found = ranked(allowed, rows, counts, self.asked, likeness)
         best = _best(found, rows, limit, per_session)
         documents = tables.documents_at(db, best)
         return [
@@ -123,22 +142,19 @@ class Search:
             pool |= self._chosen([*scope, role_terms(self._filters.roles)], most)
         return pool
 
-    def with_neighbours(self, pool: Iterable[int]) -> dict[int, Row]:
-        """The pool and its neighbours, in the order of their numbers. What lends words to these from further
-        away is not read: it costs as much again, and finds no more."""
-        wanted = {at + step for at in pool for step in range(-len(REACH), len(REACH) + 1)}
-        self._rows.update(tables.read(self._db, wanted - self._rows.keys()))
-        return {at: self._rows[at] for at in sorted(wanted) if at in self._rows}
-
     def _chosen(self, scope: Sequence[Sequence[str]], most: int) -> set[int]:
         covers = self._covers(scope, max(BUDGET, most))
-        # Of equal ones the newest: the sort keeps the order in which they were found.
+        # Of equal ones the newest: each sort keeps the order in which they were found.
         wide = sorted(covers, key=covers.__getitem__, reverse=True)[: max(WIDE, most)]
         if len(wide) <= most:
             return set(wide)
-        self._rows.update(tables.read(self._db, [at for at in wide if at not in self._rows]))
-        worth = {at: alone(self._rows[at], self.asked, self.totals.mean_size) for at in wide}
-        return set(sorted(wide, key=worth.__getitem__, reverse=True)[:most])
+        covered = {at: with_lent(at, covers) for at in wide}
+        wide = sorted(wide, key=covered.__getitem__, reverse=True)[: max(LOOKED_AT, most)]
+        worth = {
+            row.id: alone(row, covered[row.id], self.asked, self.totals.mean_size)
+            for row in tables.briefs(self._db, wide)
+        }
+        return set(sorted(worth, key=worth.__getitem__, reverse=True)[:most])
 
     def _covers(self, scope: Sequence[Sequence[str]], left: int) -> dict[int, float]:
         """The documents with the rarest words, and the sum of the idf of those. As many words are asked for
@@ -146,7 +162,7 @@ class Search:
         in more."""
         covers: dict[int, float] = {}
         conditions = self._conditions()
-        known = tables.having(self._db, [term for terms in scope for term in terms])
+        known = tables.having(self._db, [term for terms in scope for term in terms]) if scope else {}
         sizes = [sum(known[term].said for term in terms if term in known) for terms in scope]
         if not all(sizes):
             return covers
@@ -160,8 +176,9 @@ class Search:
             if covers and len(found) > left:
                 break
             left -= len(found)
+            idf = self.asked.idf[word]
             for at in found:
-                covers[at] = covers.get(at, 0.0) + self.asked.idf[word]
+                covers[at] = covers.get(at, 0.0) + idf
             if left <= 0:
                 break
         return covers
@@ -230,11 +247,11 @@ def _best(found: Iterable[int], rows: Mapping[int, Row], limit: int, per_session
 def _terms(words: Sequence[str], at: int, rows: Mapping[int, Row]) -> tuple[str, ...]:
     """The words that stand in the row, near it, in its date or in its speaker's name."""
     near = [rows[at], *(rows[one] for one, _ in around(rows[at], rows))]
-    text = " ".join(["", *(row.terms for row in near), rows[at].day, rows[at].speaker, ""])
+    text = " ".join(["", *(row.terms for row in near), day_of(rows[at].ts), rows[at].speaker, ""])
     return tuple(word for word in words if (f" {word}" if by_prefix(word) else f" {word} ") in text)
 
 
-def _hit(document: Document, key: SessionKey, parts: dict[str, float], terms: tuple[str, ...]) -> Hit:
+def _hit(document: Document, key: SessionKey, parts: Parts, terms: tuple[str, ...]) -> Hit:
     return Hit(
         session=key,
         entry_id=document.entry_id,
@@ -242,8 +259,8 @@ def _hit(document: Document, key: SessionKey, parts: dict[str, float], terms: tu
         turn=document.turn,
         ts=document.ts,
         role=document.role,
-        score=score_of(parts),
-        parts=parts,
+        score=sum(parts),
+        parts=named_parts(parts),
         snippet=document.preview,
         terms=terms,
         start=document.start,

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.errors import InvalidInput
 from stratalog.keys import SessionKey
-from stratalog.recall.documents import Document, date_terms, day_of, numbered, talk_of
-from stratalog.recall.ranking import Row
+from stratalog.recall.documents import PLACES, Document, date_terms, numbered
+from stratalog.recall.ranking import Brief, Row
 from stratalog.recall.scopes import scope_terms
 
 TABLES: Final = """
@@ -49,6 +49,16 @@ CREATE VIRTUAL TABLE lex USING fts5 (
 """
 DOC: Final = ", ".join(Document._fields)
 NAME: Final = "=n"
+_BRIEF: Final = (
+    "SELECT docs.id, size, role, injected, speaker FROM json_each(?) AS wanted"
+    " CROSS JOIN docs ON docs.id = wanted.value"
+)
+_WITH_NEAR: Final = (
+    f"SELECT docs.id, session, seq, role, docs.id >> {PLACES}, speaker, asks, size, injected, ts,"
+    " ' ' || terms || ' ' FROM json_each(?) AS wanted"
+    " CROSS JOIN docs ON docs.id BETWEEN wanted.value - ? AND wanted.value + ?"
+    f" WHERE docs.id >> {PLACES} = wanted.value >> {PLACES}"
+)
 _KEY: Final = "(tenant, agent, channel, chat) = (?, ?, ?, ?)"
 _TALKING: Final = ("user", "assistant")
 _INSERT: Final = "INSERT INTO lex (rowid, terms) VALUES (?, ?)"
@@ -171,27 +181,25 @@ def matching(
     """The numbers of at most so many documents that match and meet the conditions, SQL on `docs` with a value
     each; the highest first."""
     joined = "CROSS JOIN docs ON docs.id = lex.rowid" if conditions else ""
-    found = db.execute(
-        f"SELECT lex.rowid FROM lex {joined} WHERE lex MATCH ?"
-        f" {''.join(f' AND {sql}' for sql, _ in conditions)} ORDER BY lex.rowid DESC LIMIT ?",
+    # One value, for to step through so many rows takes longer.
+    (found,) = db.execute(
+        f"SELECT json_group_array(at) FROM (SELECT lex.rowid AS at FROM lex {joined} WHERE lex MATCH ?"
+        f" {''.join(f' AND {sql}' for sql, _ in conditions)} ORDER BY lex.rowid DESC LIMIT ?)",
         (match, *(value for _, value in conditions), most),
-    )
-    return [number for (number,) in found]
+    ).fetchone()
+    return sorted(json.loads(found), reverse=True)
 
 
-def read(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Row]:
-    """The documents with these numbers, those that there are."""
-    found = db.execute(
-        "SELECT id, session, seq, role, speaker, asks, size, injected, ts, terms FROM docs"
-        " WHERE id IN (SELECT value FROM json_each(?))",
-        (json.dumps(sorted(numbers)),),
-    )
-    return {
-        number: Row(
-            number, session, seq, role, talk_of(number), speaker, asks, size, injected, ts, day_of(ts), terms
-        )
-        for number, session, seq, role, speaker, asks, size, injected, ts, terms in found
-    }  # fmt: skip
+def briefs(db: sqlite3.Connection, numbers: Sequence[int]) -> list[Brief]:
+    """What candidates are chosen by, of the documents with these numbers, in their order."""
+    return [Brief._make(values) for values in db.execute(_BRIEF, (json.dumps(numbers),))]
+
+
+def with_near(db: sqlite3.Connection, numbers: Iterable[int], reach: int) -> dict[int, Row]:
+    """The documents with these numbers and as many before and after each in its talk, in order."""
+    found = db.execute(_WITH_NEAR, (json.dumps(sorted(numbers)), reach, reach))
+    rows = {values[0]: Row._make(values) for values in found}
+    return dict(sorted(rows.items()))
 
 
 def documents_at(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Document]:

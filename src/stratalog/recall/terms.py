@@ -5,8 +5,11 @@ gives every character with its successor, the last one alone, so that one charac
 prefix. Anything else is a token: letters, digits and marks of other scripts, held together by the
 connectors of identifiers (`src/foo_bar.py`, `1.2.3`, `ABC-123`, `a@b.org`, `ns::Name`). A plain word is
 casefolded and, when it is Latin, freed of accents and stemmed, an irregular form of English as its base
-(`went`: go); a compound gives itself whole, its names and
-the pieces of its names (`getUserName`: getusername, get, user, name). Nothing here knows SQLite.
+(`went`: go); a compound gives itself whole, its names and the pieces of its names (`getUserName`:
+getusername, get, user, name). Before the words come the terms of the dates and numbers in the text (see
+`numbers`). Nothing here knows SQLite.
+
+What `terms` gives of any text is a form of its own, `VERSION`, which indexes keep beside what they stored.
 
 Hostile input costs linear time and little space. A term is cut to its first 64 characters, on both sides
 alike, so a long token is still found by itself. A token whose runs of one character class are shorter than
@@ -23,8 +26,10 @@ from typing import Final
 
 import regex
 
+from stratalog.recall.numbers import number_terms
 from stratalog.recall.stemming import stem
 
+VERSION: Final = 2  # to be raised with every change after which a text has other terms
 MAX_TERM: Final = 64
 _MAX_HEX: Final = 128
 _MAX_SPLIT: Final = 1024
@@ -93,15 +98,17 @@ _IRREGULAR: Final = """
 
 
 def terms(text: str) -> list[str]:
-    """The terms of `text`, in order, with repetitions; the same for `text` and its NFKC form.
+    """The terms of `text`: those of its dates and numbers, then those of its words, in order, with
+    repetitions; the same for `text` and its NFKC form.
 
     Each is 1 to 64 characters long and has no space, quote or control character. Text of any kind has terms
     or none; nothing is raised, and the time is linear in its length.
     """
     if text.isascii():
-        return [term for token in _ASCII_TOKEN.findall(text) for term in _expanded(token)]
+        words = [term for token in _ASCII_TOKEN.findall(text) for term in _expanded(token)]
+        return number_terms(text) + words
     safe = unicodedata.normalize("NFKC", _ZALGO.sub(r"\1", text)).translate(_APOSTROPHES)
-    found: list[str] = []
+    found = number_terms(safe)
     for token in _TOKEN.findall(safe):
         if SPACELESS.match(token):
             found += [token[at : at + 2] for at in range(len(token))]

@@ -68,6 +68,10 @@ def search_command(
     per_session: Annotated[
         int | None, typer.Option("--per-session", metavar="N", min=1, help="At most so many of one session.")
     ] = None,
+    recency: Annotated[
+        float | None,
+        typer.Option("--recency", metavar="DAYS", help="Prefer what is new, half as much each so many days."),
+    ] = None,
     records: Annotated[
         bool, typer.Option("--records", metavar="", help="Records too, of the user whom the settings name.")
     ] = False,
@@ -98,6 +102,7 @@ def search_command(
             until=until,
             neighbours=neighbours,
             per_session=per_session,
+            recency=recency,
             records=records,
             documents=documents,
             meaning=not words,
@@ -122,6 +127,7 @@ def search(
     until: str | None = None,
     neighbours: int = 0,
     per_session: int | None = None,
+    recency: float | None = None,
     records: bool = False,
     documents: bool = False,
     meaning: bool = True,
@@ -145,6 +151,7 @@ def search(
         neighbours=neighbours,
         times=times_in(query, memory.settings_of().memory.zone),
         per_session=per_session,
+        recency=recency,
         meaning=meaning,
     )
     found: Sequence[Found | dict[str, Any]] = turns
