@@ -25,7 +25,7 @@ from stratalog.engine.governing import governed
 from stratalog.engine.leaving import reason
 from stratalog.engine.memory_tools import let_in, page_text, pages_of
 from stratalog.engine.minding import note_shown, shown_before
-from stratalog.engine.notes import Blocks, asker_of, tag_of
+from stratalog.engine.notes import Blocks, asker_of, tag_of, users_in
 from stratalog.engine.profiling import PageOf, all_hold, page_files
 from stratalog.engine.recalling import Most, gathered, passed
 from stratalog.engine.remembering import Records
@@ -331,9 +331,7 @@ async def _drawn(
 
 def users_of(session: Session) -> list[str]:
     """Whose the session is."""
-    told = session.meta.metadata.get("users", [])
-    listed = [told] if isinstance(told, str) else told if isinstance(told, list) else []
-    return [each for each in listed if isinstance(each, str) and each]
+    return users_in(session.meta.metadata)
 
 
 def entries_of(session: Session, turn: str) -> list[AnyEntry]:

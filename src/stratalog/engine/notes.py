@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -36,6 +36,22 @@ def blocks_of(note: Note) -> Blocks:
     """What a note of the kind `memory_blocks` says; of one that somebody else wrote what can be read."""
     data = note.data if isinstance(note.data, dict) else {}
     return Blocks(_texts(data.get("blocks")), _texts(data.get("ids")), str(data.get("whose", "")))
+
+
+def users_in(metadata: Mapping[str, Any]) -> list[str]:
+    """Whose a session is of which this is said."""
+    told = metadata.get("users")
+    listed = [told] if isinstance(told, str) else told if isinstance(told, list | tuple) else []
+    return [each for each in listed if isinstance(each, str) and each]
+
+
+def is_whose(metadata: Mapping[str, Any], user: str) -> bool:
+    """Whether a session of which this is said is this user's alone, or nobody's where `user` is "". One of
+    which nothing can be read is neither: nobody must see by a slip of the pen what is somebody's."""
+    users = users_in(metadata)
+    if not users:
+        return not user and not metadata.get("users")
+    return users == [user] and metadata["users"] in (user, [user], (user,))
 
 
 def asker_of(message: AnyEntry | None, users: Sequence[str]) -> str:

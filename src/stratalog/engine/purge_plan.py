@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stratalog import osfiles
 from stratalog.engine.core import Stratalog
+from stratalog.engine.notes import users_in
 from stratalog.engine.profiling import PageOf, page_files
 from stratalog.errors import InvalidConfig, InvalidInput, LogError
 from stratalog.keys import SessionKey, dir_name, parse_key, session_paths, tenant_path
@@ -177,7 +178,7 @@ def _chosen(
             )
         return (scope.id,), ()
     if scope.kind == "user":
-        users = {key: _users(metadata) for key, metadata in here.items()}
+        users = {key: set(users_in(metadata)) for key, metadata in here.items()}
         return (
             tuple([str(key) for key, names in users.items() if names == {scope.id}]),
             tuple([str(key) for key, names in users.items() if scope.id in names and len(names) > 1]),
@@ -185,12 +186,6 @@ def _chosen(
     if scope.kind == "agent":
         return tuple([str(key) for key in here if key.agent == scope.id]), ()
     return tuple([str(key) for key, metadata in here.items() if metadata.get("run") == scope.id]), ()
-
-
-def _users(metadata: dict[str, Any]) -> set[str]:
-    users = metadata.get("users")
-    listed = users if isinstance(users, list) else [users]
-    return {each for each in listed if isinstance(each, str) and each}
 
 
 def _agent_of(session: str) -> str:
