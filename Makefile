@@ -12,7 +12,7 @@ VENV_PACKAGE = [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && echo 'instal
 STAMP := .venv/installed-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash check format bench clean strace
+.PHONY: help setup demo test crash check format bench clean strace chromium
 
 help:
 	@echo 'make demo    import a transcript, list, search, show its context'
@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/stratalog demo
 
-test: $(STAMP) strace
+test: $(STAMP) strace chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
 
 crash: $(STAMP) strace
@@ -59,14 +59,23 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
-# Tests that make single system calls fail need strace; without it they are skipped, and say so.
+# Tests that make single system calls fail need strace, those of the console a browser; without them they are
+# skipped, and say so.
 strace:
-	@if command -v strace >/dev/null 2>&1; then :; \
-	elif [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	    echo 'installing strace'; \
-	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends strace; } \
-	        >/dev/null 2>&1 || echo 'strace could not be installed: fault injection is skipped'; \
-	else echo 'strace is missing: fault injection is skipped'; fi
+	@$(call installed,strace,strace,fault injection is skipped)
+
+chromium:
+	@$(call installed,chromium,chromium fonts-noto-cjk,the console is not tested in a browser)
+
+# A command, Debian's packages that have it, and what it is without it.
+define installed
+if command -v $(1) >/dev/null 2>&1; then :; \
+elif [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+    echo 'installing $(1)'; \
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2); } \
+        >/dev/null 2>&1 || echo '$(1) could not be installed: $(3)'; \
+else echo '$(1) is missing: $(3)'; fi
+endef
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks build dist

@@ -29,6 +29,7 @@ from measures import (
     records,
     schemes,
     search,
+    service,
     size,
     software,
     startup,
@@ -55,6 +56,7 @@ MEASURES = (
     vectors,
     search,
     hybrid,
+    service,
 )
 WIDTH = 150
 SECONDS: dict[Size, float] = {"full": 60, "quick": 6, "tiny": 6}

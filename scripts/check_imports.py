@@ -39,6 +39,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent": ("engine", "models"),  # and for turns that run a model
     "interop": (*LEAVES, "engine"),
     "surfaces": (*LEAVES, "engine", "interop", "demo", ""),
+    "surfaces.access": (*LEAVES, "memory.database", "engine"),  # who asks over a wire
+    "surfaces.http": (*LEAVES, "engine", "interop", "", "surfaces.access", "surfaces.console"),
+    "surfaces.console": (),  # files that a browser reads
+    "surfaces.mcp": (*LEAVES, "engine", "interop", "", "surfaces.access"),
     "surfaces.cli": (*LEAVES, "engine", "interop", "demo", "", "surfaces"),  # starts the other surfaces
     "__main__": ("surfaces",),
     "testing": ("*",),
@@ -61,6 +65,9 @@ ADAPTERS: dict[str, str] = {
     "src/stratalog/recall/reading/markdown.py": "markdown-it-py, imported when Markdown is read",
     "src/stratalog/recall/reading/pdf.py": "pypdf, imported when a PDF is read",
     "src/stratalog/recall/stemming.py": "the stemmer, which loads every language it has",
+    "src/stratalog/surfaces/cli/serving.py": "the HTTP service, imported when it is begun",
+    "src/stratalog/surfaces/http/tracing.py": "OpenTelemetry, imported where it is installed",
+    "src/stratalog/surfaces/cli/mcp.py": "the MCP server with its SDK, imported when it is begun",
     "src/stratalog/surfaces/cli/loading.py": "models, records and line editing, loaded by what uses them",
     "src/stratalog/tokens/exact.py": "the tokenizer with its vocabularies, loaded when it first counts",
 }

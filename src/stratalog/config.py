@@ -145,6 +145,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory; `restart_window` how long a restart of a busy session may be confirmed; `title_length` in
     characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
 
+    `system` is what the system says to the model before every conversation; `models` are shell patterns of
+    models that a user's request to a service may name for one turn, besides the agent's own.
+
     `model` is `provider:name`, `base_url` and `api_key_env` where it is and which variable holds its key;
     `sends_reasoning` that its server wants what it thought back; `reach` how far what it is sent goes, where
     that is not as `base_url` looks ("": as it looks): said too near, words leave that must not;
@@ -162,7 +165,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     restart_window: float = 30.0
     title_length: int = 40
     context_budget: int = 8_000
+    system: str = ""
     model: str = ""
+    models: tuple[str, ...] = ()
     base_url: str = ""
     api_key_env: str = ""
     sends_reasoning: bool = False

@@ -630,3 +630,19 @@ def test_a_restart_takes_nothing_from_the_memory(data: Path) -> None:
         assert due(chat.sync) == []
 
     working(data, work)
+
+
+def test_what_is_under_a_key_says_when_there_is_more(data: Path) -> None:
+    """A model is given twenty at most, and is told whether that was all."""
+
+    async def work(memory: AsyncStratalog, records: Records) -> None:
+        chat = memory.session(KEY).sync
+        mind, who = AgentMemory(records, user="ana"), records.caller(user="ana")
+        for number in range(21):
+            draft = Draft(layer=Layer.LONG, scope=Scope("user", "ana"), key="pet", text=f"Pet {number}")
+            records.service.remember(who, draft)
+            told = json.loads(mind.answer(chat, "", READ, {"key": "pet"}))
+            assert told["more"] == (number == 20)
+        assert len(told["records"]) == 20
+
+    working(data, work)

@@ -1712,6 +1712,11 @@ def test_the_agent_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> No
     assert getattr(agent_of(deep).model.model, "sends_reasoning", None) is True
     made = agent_of(settings, system="Be brief.")
     assert (made.model.name, made.system) == ("extractive", "Be brief.")
+    said = Settings(model="extractive", system="Speak Chinese.")
+    assert [agent_of(said).system, agent_of(said, system="Be brief.").system] == [
+        "Speak Chinese.",
+        "Be brief.",
+    ]
     assert made.summariser is not None
     assert made.summariser.name == "extractive"
     policy = policy_of(settings, room_of("gpt-4o", settings, seeing.counter_of("gpt-4o")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -106,7 +107,8 @@ def policy_of(settings: Settings, room: Room) -> Policy:
 
 
 def agent_of(settings: Settings, **what: Any) -> Agent:
-    """The agent whose model, and whose summariser, the settings name; `what` are further fields of `Agent`.
+    """The agent whose model, summariser and words of the system the settings name; `what` are further fields
+    of `Agent`, and a `system` that is not empty is said instead.
 
     Raises `InvalidConfig` when they name none, or one that cannot be had.
     """
@@ -117,7 +119,14 @@ def agent_of(settings: Settings, **what: Any) -> Agent:
     model = configured(settings.model, settings)
     summariser = settings.compaction.summariser
     other = configured(summariser, settings) if summariser else None
-    return Agent(model=model, summariser=other, **what)
+    system = what.pop("system", "") or settings.system
+    return Agent(model=model, summariser=other, system=system, **what)
+
+
+def may_answer(model: str, settings: Settings) -> bool:
+    """Whether a user's request may name this model, at the cost of whose agent it is."""
+    patterns = (settings.model, *settings.models)
+    return any(fnmatchcase(model.strip(), pattern) for pattern in patterns if pattern)
 
 
 def configured(spec: str, settings: Settings) -> Configured:

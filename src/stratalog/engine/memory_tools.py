@@ -56,12 +56,13 @@ def _search(records: Records, session: Session, who: Caller, args: dict[str, Any
 def _read(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> dict[str, Any]:
     page, key = args.get("page"), args.get("key")
     if isinstance(key, str) and key.strip() and page is None:
-        held = records.service.current(who, keys=(key,), limit=_MOST_FOUND).records
-        return {"key": key, "records": _passed(records, who, [piece_of(each) for each in held])}
+        held = records.service.current(who, keys=(key,), limit=_MOST_FOUND)
+        told = _passed(records, who, [piece_of(each) for each in held.records])
+        return {"key": key, "records": told, "more": bool(held.next)}
     kind = {"agent": "agent", "user": "user"}.get(str(page)) if key is None else None
     if kind is None:
         raise InvalidInput("give `page` as agent or user, or the `key` of what was written", tool=READ)
-    owner = _page_of(who, kind)
+    owner = page_of(who, kind)
     if owner is None:
         return {"page": kind, "text": ""}
     words, _ = page_text(records, owner, who.agent)
@@ -73,7 +74,7 @@ def _write(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> d
     if not isinstance(key, str) or not key.strip() or not isinstance(text, str):
         raise InvalidInput("give `key` and `text` as text", tool=WRITE)
     # To forget sends nothing anywhere.
-    scope = _scope(records, who, about, confined=bool(text.strip()))
+    scope = scope_about(records, who, about, confined=bool(text.strip()))
     if scope is None:
         raise InvalidInput("`about` is user, agent or session; a user only where one is known", tool=WRITE)
     if not text.strip():
@@ -101,21 +102,23 @@ def _write(records: Records, who: Caller, entry: str, args: dict[str, Any]) -> d
     return {name: value for name, value in told.items() if value != ""}
 
 
-def _scope(records: Records, who: Caller, about: object, *, confined: bool) -> Scope | None:
-    """Whose it is. What may not leave stays with the session: elsewhere one that may leave would meet it."""
+def scope_about(records: Records, who: Caller, about: object, *, confined: bool) -> Scope | None:
+    """Whose it is that is told of the caller's user, agent or session; None where no such one is known. What
+    may not leave stays with the session: elsewhere one that may leave would meet it."""
     ids: dict[ScopeKind, str] = {"user": who.user, "agent": who.agent, "session": who.session}
     found = next((Scope(kind, id) for kind, id in ids.items() if kind == about and id), None)
     return Scope("session", who.session) if found and confined and records.forbids_remote(who) else found
 
 
-def _page_of(who: Caller, kind: str) -> PageOf | None:
+def page_of(who: Caller, kind: str) -> PageOf | None:
+    """The page about the caller's user or agent; None where there is no such one."""
     id = who.user if kind == "user" else who.agent
     return PageOf(Scope("user" if kind == "user" else "agent", id), who.environment) if id else None
 
 
 def pages_of(who: Caller) -> list[PageOf]:
     """The pages that a caller's model reads: USER.md, then MEMORY.md."""
-    return [page for kind in ("user", "agent") if (page := _page_of(who, kind)) is not None]
+    return [page for kind in ("user", "agent") if (page := page_of(who, kind)) is not None]
 
 
 def page_text(records: Records, page: PageOf, agent: str = "") -> tuple[str, frozenset[str]]:

@@ -23,12 +23,13 @@ from stratalog.engine.core import Found, Stratalog
 from stratalog.engine.embedding import scope_of
 from stratalog.engine.holding import quarantine_of
 from stratalog.engine.knowing import knowledge_of
+from stratalog.engine.notes import is_whose
 from stratalog.engine.remembering import Records
 from stratalog.engine.session import Session
 from stratalog.errors import NotFound
 from stratalog.keys import SessionKey, tenant_path
 from stratalog.memory.caller import Caller, scopes_of
-from stratalog.memory.contract import PRODUCTION, Layer, Record
+from stratalog.memory.contract import PRODUCTION, Layer, Record, Scope
 from stratalog.memory.residency import allowed_reach, permits
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt
@@ -41,10 +42,10 @@ from stratalog.types import AnyEntry, Assistant, ToolResult, User
 
 MOST_QUERY: Final = 4_000  # characters of a message by which is sought
 RRF: Final = 60  # of reciprocal rank fusion, as its authors have it: the first few places are near alike
-_SAID: Final = ("user", "assistant", "tool_result")
+SAID: Final = ("user", "assistant", "tool_result")  # the entries of which something is recalled
 _MANY: Final = 200  # sessions
 _SHOWN: Final = 1_500  # characters of a passage; of a longer one the words around what was found
-_IMPORT: Final = "import"  # the channel of imported sessions
+IMPORT: Final = "import"  # the channel of imported sessions
 T = TypeVar("T")
 
 
@@ -78,13 +79,15 @@ def gathered(
     *,
     layers: Sequence[Layer] = (),
     most: Most = MOST,
+    scopes: Sequence[Scope] | None = None,
 ) -> list[Piece]:
-    """What may matter, the best first. Raises what the stores do, and `LaneDenied`."""
+    """What may matter, the best first; of records those of these `scopes`, None: all that the caller has.
+    Raises what the stores do, and `LaneDenied`."""
     asked = text[:MOST_QUERY]
     if not asked.strip():
         return []
     sources = [
-        _records(memory, records, session, who, asked, layers, most.records),
+        _records(memory, records, session, who, asked, layers, most.records, scopes),
         _turns(memory, session, who, asked, most.turns),
         _documents(memory, session, asked, most.documents),
     ]
@@ -188,18 +191,21 @@ def _records(
     text: str,
     layers: Sequence[Layer],
     most: int,
+    scopes: Sequence[Scope] | None,
 ) -> list[Piece]:
     if most < 1:
         return []
-    found = [each.record for each in records.service.recall(who, text, layers=layers, limit=most).found]
-    scopes = [scope_of(who.environment, each.kind, each.id) for each in scopes_of(who).read]
-    question = memory.strata.vectors.question("records", text, metadata=session.meta.metadata, scopes=scopes)
+    told = records.service.recall(who, text, scopes=scopes, layers=layers, limit=most)
+    found = [each.record for each in told.found]
+    asked = scopes_of(who).read if scopes is None else scopes
+    places = [scope_of(who.environment, each.kind, each.id) for each in asked]
+    question = memory.strata.vectors.question("records", text, metadata=session.meta.metadata, scopes=places)
     near: list[Record] = []
     for _, id in question.nearest(most) if question is not None else ():
         record = next((each for each in found if each.id == id.partition(":")[0]), None)
         if record is None:
             record = _held(records, who, id.partition(":")[0], layers)
-        near += [record] if record is not None else []
+        near += [record] if record is not None and record.scope in asked else []
     return [piece_of(each) for each in fused(found, near, key=lambda each: each.id)[:most]]
 
 
@@ -237,34 +243,36 @@ def _turns(memory: Stratalog, session: Session, who: Caller, text: str, most: in
         text,
         limit=(4 if most_of_all else 2) * most,
         agent=None if who.user else session.key.agent,
-        roles=_SAID,
+        roles=SAID,
         sessions=None if most_of_all else mine,
         per_session=max(1, most - most // 3),
         times=times_in(text, memory.settings_of(session.key.agent).memory.zone),
         meaning=memory.strata.vectors.allows(own.metadata),
     )
     pieces = (
-        _said(memory, each, who) for each in found if str(each.hit.session) in mine and not each.hit.injected
+        said_piece(memory, each, who)
+        for each in found
+        if str(each.hit.session) in mine and not each.hit.injected
     )
     return [each for each in pieces if each is not None][:most]
 
 
 def _is_whose(meta: SessionMeta, who: Caller) -> bool:
     """Whether a session is this user's alone, or nobody's where none is known, and of this environment."""
-    told = meta.metadata.get("users") or []
-    users = [told] if isinstance(told, str) else list(told) if isinstance(told, list) else ["?"]
-    same = users == [who.user] if who.user else not users
-    return same and meta.metadata.get("environment", PRODUCTION) == who.environment
+    return (
+        is_whose(meta.metadata, who.user) and meta.metadata.get("environment", PRODUCTION) == who.environment
+    )
 
 
-def _said(memory: Stratalog, found: Found, who: Caller) -> Piece | None:
+def said_piece(memory: Stratalog, found: Found, who: Caller) -> Piece | None:
+    """A passage of an entry as the gate takes it; None where the entry is not there any more."""
     hit = found.hit
     entry = next(
         iter(memory.store.read(hit.session, after=hit.seq - 1, before=hit.seq + 1, generations="all")), None
     )
     if entry is None or entry.id != hit.entry_id:
         return None
-    origin = _origin(hit.session, entry)
+    origin = origin_of(hit.session, entry)
     passage = words_of(entry)[hit.start : hit.stop].strip()
     # The whole of it is judged: what is kept out must not enter in parts.
     trust = trust_in(memory, hit.session.agent)
@@ -283,10 +291,11 @@ def _said(memory: Stratalog, found: Found, who: Caller) -> Piece | None:
     )
 
 
-def _origin(key: SessionKey, entry: AnyEntry) -> Origin:
+def origin_of(key: SessionKey, entry: AnyEntry) -> Origin:
+    """Who says what is in an entry of this session."""
     if isinstance(entry, ToolResult):
         return "tool"
-    if key.channel == _IMPORT or "source" in (entry.meta or {}):
+    if key.channel == IMPORT or "source" in (entry.meta or {}):
         return "import"
     return "user" if isinstance(entry, User) else "agent" if isinstance(entry, Assistant) else "model"
 

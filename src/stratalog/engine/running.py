@@ -10,6 +10,9 @@ is due, and its context built anew; every reply, call and result is logged befor
 session is let go before the last event, `Replied`; what is to be done after a turn is done after that event,
 also for one who reads no further.
 
+A tool whose `run` is `elsewhere` is performed by who asked. Where the model calls one, the turn stops there,
+unfinished, with the event `Handed`; once the results are logged in it, `resume` goes on.
+
 Who stops reading closes the generator, or cancels the task: the request ends on the wire, and the turn as
 aborted, with all that was finished and the words that had come. A turn that is taken away (an abort, a
 restart, a deadline, in this process or another) is noticed within about a second: it raises `TurnClosed`.
@@ -49,6 +52,7 @@ from stratalog.errors import (
     ModelRejected,
     ModelReplyUnusable,
     StaleFence,
+    StratalogError,
     words_of,
 )
 from stratalog.ids import new_ulid
@@ -66,17 +70,20 @@ __all__ = [
     "Compacted",
     "Completed",
     "Event",
+    "Handed",
     "ReasoningDelta",
     "Replied",
     "Retrying",
     "TextDelta",
     "Warned",
     "ask",
+    "elsewhere",
     "resume",
     "run",
 ]
 
 R = TypeVar("R")
+ELSEWHERE: Final = "elsewhere"  # in the meta of a call: who asked performs it
 _LOOK: Final = 0.1  # seconds between two looks whether the turn was taken away in this process,
 _LOOK_OUTSIDE: Final = 1.0  # and between two at what other processes did
 _SHRINKS: Final = 5  # times that a request is made smaller because the provider finds it too long
@@ -96,6 +103,17 @@ class Answered(msgspec.Struct, frozen=True):
     result: ToolResult
 
 
+class Handed(msgspec.Struct, frozen=True):
+    """Calls that who asked performs. It is the last event: the turn is left unfinished, and the session is
+    let go."""
+
+    calls: tuple[ToolCall, ...]
+
+    @property
+    def reason(self) -> str:
+        return "the turn waits for the results of tools that are not performed here"
+
+
 class Warned(msgspec.Struct, frozen=True):
     """Something is not as it was asked for, and the turn goes on."""
 
@@ -109,7 +127,14 @@ class Replied(msgspec.Struct, frozen=True):
     tokens: int
 
 
-Event: TypeAlias = TextDelta | ReasoningDelta | Retrying | Called | Answered | Compacted | Warned | Replied
+Event: TypeAlias = (
+    TextDelta | ReasoningDelta | Retrying | Called | Answered | Compacted | Warned | Handed | Replied
+)
+
+
+async def elsewhere(args: dict[str, Any]) -> Content:
+    """The `run` of a tool that is performed by who asked."""
+    raise InvalidInput("this tool is not performed here")
 
 
 async def run(
@@ -148,16 +173,18 @@ async def resume(
     model: Configured | str | None = None,
     wait: float | None = None,
     deadline: float | None = None,
+    again: bool = False,
 ) -> AsyncGenerator[Event, None]:
     """Goes on with the unfinished turn of this id: one that waits, or that a crash cut short. See `run`.
 
     What was logged of it stands; a call that nobody answered is told to the model as interrupted. A turn that
-    has its reply, and lacks only its end, is ended. Raises `NotFound` when there is no such turn, and
+    has its reply, and lacks only its end, is ended. One that fails is left unfinished, to be gone on with
+    `again`, where that is said. Raises `NotFound` when there is no such turn, and
     `LaneDenied` with the turn left as it is.
     """
     await session.call(_answering, session.sync, agent, model)
     resumed = session.resume(turn, wait=wait, deadline=deadline)
-    async with aclosing(_run(session, agent, resumed, model)) as events:
+    async with aclosing(_run(session, agent, resumed, model, again=again)) as events:
         async for event in events:
             yield event
 
@@ -174,7 +201,12 @@ async def ask(session: AsyncSession, agent: Agent, content: Content, **how: Any)
 
 
 async def _run(
-    session: AsyncSession, agent: Agent, turn: AsyncTurn, model: Configured | str | None
+    session: AsyncSession,
+    agent: Agent,
+    turn: AsyncTurn,
+    model: Configured | str | None,
+    *,
+    again: bool = False,
 ) -> AsyncGenerator[Event, None]:
     async with turn:
         running = _Running(session, agent, turn)
@@ -185,9 +217,15 @@ async def _run(
                     if isinstance(event, Replied):
                         await turn.end("answered")
                         replied = True
+                    elif isinstance(event, Handed):
+                        await turn.call_sync(turn.sync.leave)
                     yield event
         except StaleFence as error:
             raise lost(turn.sync.id, turn.sync.lost or "taken") from error
+        except StratalogError:
+            if again:
+                await turn.call_sync(turn.sync.leave)
+            raise
         finally:
             if replied:  # nobody waits for it to see the reply, and nobody who stops there takes it away
                 await _after(session, agent, turn.sync.id)
@@ -231,6 +269,7 @@ class _Running:
         self.model = agent.model
         self.tools = tools_of(agent, session.sync, turn, self._result_room)
         self.offered = offered(agent)
+        self.elsewhere = {each.name for each in agent.tools if each.run is elsewhere}
         self.recalled: tuple[str, ...] = ()
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
@@ -299,9 +338,13 @@ class _Running:
                 return
             for call in wanted:
                 yield Called(call)
-            async with aclosing(self._answers(wanted)) as answers:
+            handed = tuple(call for call in wanted if call.name in self.elsewhere)
+            async with aclosing(self._answers([call for call in wanted if call not in handed])) as answers:
                 async for result in answers:
                     yield Answered(result)
+            if handed:
+                yield Handed(handed)
+                return
 
     # --- what is sent ---
 
@@ -503,6 +546,7 @@ class _Running:
         response = new_ulid()
         made = shape_of(self.model.model).entries(completed.message, response)
         calls = _named([entry for entry in made if isinstance(entry, ToolCall)])
+        calls = [_marked(call) if call.name in self.elsewhere else call for call in calls]
         words = [entry for entry in made if isinstance(entry, Assistant)]
         if not calls and not any(entry.content for entry in words):
             raise ModelReplyUnusable("the model's reply is empty", model=self.model.name)
@@ -598,6 +642,10 @@ def _named(calls: list[ToolCall]) -> list[ToolCall]:
         call_id = call.call_id if call.call_id not in ("", *named) else f"call_{new_ulid()}"
         named[call_id] = msgspec.structs.replace(call, call_id=call_id)
     return list(named.values())
+
+
+def _marked(call: ToolCall) -> ToolCall:
+    return msgspec.structs.replace(call, meta={**(call.meta or {}), ELSEWHERE: True})
 
 
 async def _next(events: AsyncGenerator[R, None]) -> R | None:

@@ -132,6 +132,14 @@ class Turn:
                 self._ended = True
                 self._release(self._tenure, status)
 
+    def leave(self) -> None:
+        """Lets the next one have the session, and leaves the turn as it is: unfinished, to be gone on with by
+        `Session.start`, or ended by whoever begins another. After an end it does nothing."""
+        with self._ending:
+            if not self._ended:
+                self._ended = True
+                self._release(self._tenure, "answered")
+
     def __enter__(self) -> Self:
         return self
 

@@ -21,6 +21,7 @@ from stratalog.surfaces.cli import (
     jobs,
     kb,
     listing,
+    mcp,
     measuring,
     metadata,
     purging,
@@ -28,6 +29,8 @@ from stratalog.surfaces.cli import (
     reading,
     remembering,
     searching,
+    serving,
+    tokens,
     upkeep,
 )
 from stratalog.surfaces.cli.failures import guarded
@@ -125,6 +128,8 @@ for _name, _run in (
     ("doctor", upkeep.doctor_command),
     ("rebuild", upkeep.rebuild_command),
     ("demo", demo.demo_command),
+    ("serve", serving.serve_command),
+    ("mcp", mcp.mcp_command),
 ):
     app.command(_name, cls=_Command)(command(_run))
 
@@ -166,6 +171,7 @@ _grouped("jobs", jobs.ABOUT, jobs.COMMANDS, jobs.list_command)
 _grouped("kb", kb.ABOUT, kb.COMMANDS, kb.list_command)
 _grouped("quarantine", quarantine.ABOUT, quarantine.COMMANDS, quarantine.list_command)
 _grouped("eval", measuring.ABOUT, measuring.COMMANDS)
+_grouped("token", tokens.ABOUT, tokens.COMMANDS, tokens.list_command)
 
 
 def main() -> None:

@@ -3,82 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from rich.text import Text
 
 from stratalog import Stratalog
 from stratalog.engine.core import Found
-from stratalog.engine.knowing import Passage
-from stratalog.engine.recalling import fused, passages_of
-from stratalog.engine.remembering import Found as FoundRecord
-from stratalog.engine.remembering import Records
+from stratalog.engine.remembering import MAX_FOUND, Records
+from stratalog.engine.searching import (
+    FoundPassage,
+    FoundRecord,
+    Hit,
+    documents_found,
+    records_found,
+    together,
+)
 from stratalog.surfaces.cli import record_views as views
 from stratalog.surfaces.cli.output import Output
 from stratalog.surfaces.cli.plain import parts_line
-
-Hit: TypeAlias = Found | FoundRecord | Passage
 
 
 def searched(
     memory: Stratalog, query: str, turns: Sequence[Found], *, limit: int, records: bool, documents: bool
 ) -> list[Hit]:
-    """The best of what was said and of what is asked for beside it, by reciprocal rank fusion: the first of
-    each list, then the second of each, and so on. Records are those of the user whom the settings name."""
-    return fused(
-        list[Hit](turns),
-        list[Hit](_records(memory, query, limit) if records else []),
-        list[Hit](passages_of(memory, query, limit) if documents else []),
-        key=id,
-    )[:limit]
+    """The best of what was said and of what is asked for beside it. Records are those of the user whom the
+    settings name."""
+    passages = documents_found(memory, query, limit=limit) if documents else []
+    return together(turns, _records(memory, query, limit) if records else [], passages)[:limit]
 
 
-def value_of(found: FoundRecord | Passage) -> dict[str, Any]:
+def value_of(found: FoundRecord | FoundPassage) -> dict[str, Any]:
     """As JSON has it, with its `kind`."""
-    if isinstance(found, Passage):
-        document, chunk = found.document, found.chunk
-        return {
-            "kind": "document",
-            "collection": document.collection,
-            "document": document.name,
-            "title": document.title,
-            "chunk": chunk.id,
-            "first": chunk.first,
-            "last": chunk.last,
-            "snippet": found.snippet,
-            "terms": list(found.terms),
-            "score": found.score,
-            "parts": _parts(found.score),
-        }
-    whole = views.whole(found.record)
-    return {"kind": "record", **whole, "score": found.score, "parts": _parts(found.score)}
+    score = {"score": found.score, "parts": found.parts}
+    if isinstance(found, FoundRecord):
+        return {"kind": "record", **views.whole(found.record), **score}
+    document, chunk = found.passage.document, found.passage.chunk
+    return {
+        "kind": "document",
+        "collection": document.collection,
+        "document": document.name,
+        "title": document.title,
+        "chunk": chunk.id,
+        "first": chunk.first,
+        "last": chunk.last,
+        "snippet": found.passage.snippet,
+        "terms": list(found.passage.terms),
+        **score,
+    }
 
 
-def print_beside(out: Output, number: int, found: FoundRecord | Passage, explain: bool) -> None:
+def print_beside(out: Output, number: int, found: FoundRecord | FoundPassage, explain: bool) -> None:
     dot = f" {out.glyphs.dot} "
-    if isinstance(found, Passage):
-        facts = ["document", found.document.title or found.document.name, found.chunk.prefix]
-        words = found.snippet
-        more = f"stratalog kb show {found.document.id}"
-    else:
+    if isinstance(found, FoundRecord):
         facts = ["record", found.record.layer.value, found.record.key]
         words = found.record.text
         more = f"stratalog memory show {found.record.id}"
+    else:
+        document, chunk = found.passage.document, found.passage.chunk
+        facts = ["document", document.title or document.name, chunk.prefix]
+        words = found.passage.snippet
+        more = f"stratalog kb show {document.id}"
     head = f"{number}. {dot.join(out.line(each) for each in facts if each)}"
     if number > 1:
         out.print()
     out.print(Text(out.clip(head, out.width), "bold"))
     out.print(out.wrap(out.line(words), 3), indent=3)
     if explain:
-        out.print(Text(parts_line(_parts(found.score)), "dim"), indent=3)
+        out.print(Text(f"{found.score:.3f} = {parts_line(found.parts)}", "dim"), indent=3)
     out.print(Text(more, "dim"), indent=3)
-
-
-def _parts(score: float) -> dict[str, float]:
-    return {"words": score} if score else {}
 
 
 def _records(memory: Stratalog, query: str, limit: int) -> list[FoundRecord]:
     with Records(memory) as records:
         who = records.caller(user=records.settings.memory.user)
-        return list(records.service.recall(who, query, limit=min(limit, 100)).found)
+        return records_found(records, who, query, limit=min(limit, MAX_FOUND)).found

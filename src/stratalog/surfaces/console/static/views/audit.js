@@ -1,0 +1,44 @@
+// Who asked the records for what, and how it ended.
+
+import { useState } from "preact/hooks";
+
+import { get, path } from "../api.js";
+import { count, t } from "../i18n.js";
+import { Badge, Choice, html, Icon, Named, named, scopeOf, sessionHash, Time, usePages } from "../ui.js";
+import { Cards, Page } from "./page.js";
+
+const ENDINGS = { done: "Done", refused: "Refused", failed: "Failed" };
+const KINDS = { done: "", refused: "warn", failed: "bad" };
+
+export function Audit() {
+  const [ending, setEnding] = useState("");
+  const [user, setUser] = useState("");
+  const pages = usePages(
+    async (cursor, signal) => {
+      const page = await get(path(["audit"], { ending, user, limit: 50, cursor }), { signal });
+      return { items: page.lines, cursor: page.cursor };
+    },
+    [ending, user],
+  );
+  const options = [["", t("All")], ...Object.entries(ENDINGS).map(([each, words]) => [each, t(words)])];
+  return html`<${Page} title=${t("Audit")} lead=${t("Who asked the records for what, and every refusal. Nobody's words stand here, only their lengths and marks.")}
+    filters=${html`<${Choice} name="ending" label=${t("How it ended")} value=${ending} options=${options} onChange=${setEnding} />
+      <label class="search"><span class="sr">${t("Only this user's")}</span><${Icon} name="profiles" /><input type="search" data-search placeholder=${t("Only this user's")} value=${user} onChange=${(event) => setUser(event.target.value.trim())} /><kbd aria-hidden="true">/</kbd></label>`}>
+    <${Cards} tight pages=${pages} label=${t("Audit")} empty=${[t("No calls"), t("Every call of the records leaves a line here. Where a filter is set above, take it away.")]}
+      card=${(line, at) => html`<${Line} key=${`${line.at}-${at}`} line=${line} />`} />
+  <//>`;
+}
+
+function Line({ line }) {
+  const who = [line.user && `${t("User")} ${line.user}`, line.agent && `${t("Agent")} ${line.agent}`, ...line.roles.map((role) => named("role", role))].filter(Boolean);
+  const told = [
+    ...line.scopes.slice(0, 4).map((scope) => scopeOf(scope)),
+    ...Object.entries(line.counts).map(([name, number]) => `${named("count", name)} ${count(number)}`),
+  ];
+  return html`<li class="card line-of" data-item tabindex="-1">
+    <p class="what"><${Named} kind="call" name=${line.call} />${line.ending !== "done" && html` <${Badge} kind=${KINDS[line.ending]}>${t(ENDINGS[line.ending] || line.ending)}<//>`}</p>
+    <p class="text"><bdi>${who.join(t(", ")) || t("nobody named")}</bdi> <span class="faint">· ${told.join(" · ")}${line.session && html` · <a href=${sessionHash(line.session)}>${line.session.slice(line.session.indexOf("/") + 1)}</a>`}</span></p>
+    <p class="faint"><${Time} at=${line.at} long /></p>
+    ${line.reason && html`<p class="text wrong">${line.reason}</p>`}
+  </li>`;
+}

@@ -1,0 +1,119 @@
+// Searching what was said, what is remembered and what was read up, with what each score is made of.
+
+import { useEffect, useRef } from "preact/hooks";
+
+import { ask, get, path, seesAll } from "../api.js";
+import { decimal, t } from "../i18n.js";
+import { Empty, Failure, Gauge, go, hash, html, Icon, scopeOf, sessionHash, Skeleton, Time, useLoad, named } from "../ui.js";
+
+const KINDS = { record: "Records", turn: "Turns", document: "Documents" };
+const STEP = 20;
+const MOST = 100;
+const SCOPES = 20; // that one question may name
+
+// The owners of the records that changed last, for a search of records has to name whose it looks at.
+async function scopesInSight(signal) {
+  const page = await get(path(["memory", "records"], { everyone: true, limit: 500 }), { signal });
+  const all = [...new Set(page.records.map(({ scope }) => (scope.id ? `${scope.kind}:${scope.id}` : scope.kind)))];
+  return { scopes: all.slice(0, SCOPES), whole: all.length <= SCOPES && !page.cursor };
+}
+
+async function sought(words, limit, all, signal) {
+  const searching = get(path(["search"], { query: words, limit, records: true, documents: true }), { signal });
+  if (!all) return searching;
+  const [{ scopes, whole }, near] = await Promise.all([scopesInSight(signal), searching]);
+  const found = scopes.length ? await together(words, limit, scopes, near, signal) : near;
+  return { ...found, whole, owners: scopes.length };
+}
+
+async function together(words, limit, scopes, near, signal) {
+  const told = await ask("POST", path(["memory", "recall"]), { body: { query: words, limit, scopes }, signal });
+  const known = new Set(told.found.map((each) => each.record.id));
+  const others = near.hits.filter((each) => each.kind !== "record" || !known.has(each.record.id));
+  return { hits: [...told.found.map((each) => ({ kind: "record", ...each })), ...others], more: near.more || told.more };
+}
+
+export function Recall({ query, who }) {
+  const words = (query.get("q") || "").trim();
+  const limit = Math.min(MOST, Number(query.get("limit")) || STEP);
+  const found = useLoad(async (signal) => (words ? sought(words, limit, seesAll(who), signal) : null), [words, limit]);
+  const box = useRef();
+  useEffect(() => {
+    if (!words) box.current.focus();
+  }, []);
+  const submit = (event) => {
+    event.preventDefault();
+    go(hash(["recall"], { q: box.current.value.trim() }));
+  };
+  const hits = (!found.loading && found.data?.hits) || [];
+  return html`<section class="pane page" aria-label=${t("Recall")}>
+    <div class="pane-head"><h1>${t("Recall")}</h1>
+      <form role="search" class="line" onSubmit=${submit}><label class="search"><span class="sr">${t("Words, in any language")}</span><${Icon} name="recall" />
+        <input ref=${box} type="search" data-search placeholder=${t("Words, in any language")} defaultValue=${words} key=${words} /><kbd aria-hidden="true">/</kbd></label>
+        <button class="button primary"><span>${t("Search")}</span></button></form>
+      <p class="faint searched"><${Searched} who=${who} data=${found.loading ? null : found.data} /></p></div>
+    <div class="body">
+      <${Failure} error=${found.error} again=${found.again} />
+      ${found.loading && words && html`<${Skeleton} rows=${6} />`}
+      ${!words && html`<${Empty} title=${t("Search what was said")}>${t("Turns of all sessions, records and documents are found together. Each hit shows what its score is made of.")}<//>`}
+      ${words && !found.loading && found.data && !hits.length && html`<${Empty} title=${t("Nothing found")}>${t("Try fewer or other words. Chinese is found by any two characters that stand together.")}<//>`}
+      ${hits.length > 0 && html`<p class="faint" role="status">${t("{n} hit|{n} hits", { n: hits.length })}${found.data.more ? ` · ${t("there are more")}` : ""}</p>`}
+      ${Object.entries(KINDS).map(([kind, name]) => html`<${Kind} key=${kind} name=${t(name)} hits=${hits.filter((each) => each.kind === kind)} />`)}
+      ${hits.length > 0 && found.data.more && limit < MOST && html`<div class="more"><a class="button" href=${hash(["recall"], { q: words, limit: limit + STEP })}>${t("Load more")}</a></div>`}
+    </div>
+  </section>`;
+}
+
+// What is searched, for whom.
+function Searched({ who, data }) {
+  if (!seesAll(who)) return who.user ? t("Searched: sessions, records and documents of {user}.", { user: who.user }) : t("Searched: what is nobody's in particular, and documents.");
+  if (!data || data.whole) return t("Searched: all sessions, records and documents of the tenant.");
+  return t("Searched: all sessions and documents, and the records of the {n} owner that changed last.|Searched: all sessions and documents, and the records of the {n} owners that changed last.", { n: data.owners });
+}
+
+// The hits of one kind: scores of two kinds cannot be compared.
+function Kind({ name, hits }) {
+  if (!hits.length) return null;
+  const best = Math.max(...hits.map((each) => each.score));
+  return html`<section class="kind"><h2>${name} <b>${hits.length}</b></h2><ol class="cards">${hits.map((hit, at) => html`<${Hit} key=${at} hit=${hit} best=${best} first=${at === 0} />`)}</ol></section>`;
+}
+
+function Hit({ hit, best, first }) {
+  const { title, where, text, at, told, terms = hit.terms || [] } = hitOf(hit);
+  return html`<li class="card" data-item tabindex="-1">
+    <header>${where ? html`<a href=${where} dir="auto">${title}</a>` : html`<strong dir="auto">${title}</strong>`}<span class="faint">${told}</span><span class="end faint"><${Time} at=${at} /></span></header>
+    <p class="text" dir="auto"><${Marked} text=${text} terms=${terms} /></p>
+    <${Score} score=${hit.score} best=${best} parts=${hit.parts} open=${first} />
+  </li>`;
+}
+
+function hitOf(hit) {
+  if (hit.kind === "turn") {
+    const role = { user: "User", assistant: "Assistant", compaction: "Summary", note: "Note" }[hit.role] || "Tool";
+    return { title: hit.title || hit.chat, where: sessionHash(hit.session, { at: hit.seq }), text: hit.snippet, at: hit.ts, told: `${t(role)} · #${hit.seq}` };
+  }
+  if (hit.kind === "record") {
+    const { record } = hit;
+    return { title: record.key, where: hash(["memory", record.id]), text: record.text, at: record.updated_at, told: scopeOf(record.scope) };
+  }
+  const { passage } = hit;
+  return { title: passage.document.title || passage.document.name, where: "", text: passage.snippet, at: 0, told: passage.document.collection, terms: passage.terms };
+}
+
+// The score and its parts, which add up to it; the bars are beside the largest part.
+function Score({ score, best, parts, open }) {
+  const told = Object.entries(parts).sort((one, other) => Math.abs(other[1]) - Math.abs(one[1]));
+  const most = Math.max(...told.map(([, value]) => Math.abs(value)), 0);
+  return html`<details class="score" open=${open}><summary><span>${t("Score")} <b>${decimal(score)}</b></span><${Gauge} value=${score} most=${best} label=${`${t("Score")} ${decimal(score)}`} /></summary>
+    <ul class="parts">${told.map(([name, value]) => html`<li key=${name}><span>${named("part", name)}</span><${Gauge} value=${Math.abs(value)} most=${most} label=${`${name} ${decimal(value)}`} /><span class="value">${value < 0 ? "−" : "+"}${decimal(Math.abs(value))}</span></li>`)}</ul></details>`;
+}
+
+// The text with the words that were found marked. Terms are stems: a word is marked when it begins with one.
+function Marked({ text, terms }) {
+  const sought = terms.filter(Boolean).map((term) => {
+    const stem = term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    return /^[\x20-\x7e]+$/.test(term) ? `(?<![A-Za-z0-9])${stem.replace(/i$/, "[iy]")}[A-Za-z0-9]*` : stem;
+  });
+  if (!sought.length) return text;
+  return text.split(new RegExp(`(${sought.join("|")})`, "giu")).map((piece, place) => (place % 2 ? html`<mark key=${place}>${piece}</mark>` : piece));
+}

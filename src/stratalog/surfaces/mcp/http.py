@@ -1,0 +1,220 @@
+"""The server over streamable HTTP: who asks is proved by a bearer token, and one process serves all tenants.
+
+A request's `Host` must be a name that the server is asked by, and its `Origin`, where a browser says one, a
+page that may ask: so no page that somebody happens to open can reach a server on their own machine. With
+`dev` nobody is asked for a token, which only an address of this machine allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stratalog.engine.aio import AsyncStratalog
+from stratalog.errors import AccessDenied, StorageFailed
+from stratalog.surfaces.access.principals import Principal, asker
+from stratalog.surfaces.access.tokens import Tokens
+from stratalog.surfaces.access.wire import (
+    USER_HEADER,
+    in_url,
+    is_asked,
+    may_ask,
+    must_be_here,
+    named_user,
+    names,
+    pages,
+)
+from stratalog.surfaces.mcp.identity import Identity, identity, owner
+from stratalog.surfaces.mcp.server import Recognise, Request, server_of
+from stratalog.surfaces.mcp.stdio import log_to_stderr
+
+PATH: Final = "/mcp"
+_HEADERS: Final = (
+    *("authorization", "content-type", "last-event-id", USER_HEADER),
+    *("mcp-protocol-version", "mcp-session-id", "mcp-method", "mcp-name"),
+)
+_GRACE: Final = 5  # seconds that requests may go on once it is told to end
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is run; make it with `settings`, which checks it. `hosts` are names that it is asked by, with
+    any port; `origins` the pages that may ask it."""
+
+    host: str
+    port: int
+    dev: bool
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+
+
+def settings(
+    *, host: str, port: int, dev: bool, hosts: Iterable[str] = (), origins: Iterable[str] = ()
+) -> Settings:
+    """The settings, checked; `hosts` are besides the machine's own names and `host`. Raises
+    `InvalidConfig`."""
+    if dev:
+        must_be_here(host)
+    return Settings(host=host, port=port, dev=dev, hosts=names(host, hosts), origins=pages(origins))
+
+
+def serve(
+    data: Path,
+    how: Settings,
+    *,
+    tenant: str,
+    user: str = "",
+    agent: str,
+    session: str = "",
+    told: Callable[[str], None],
+) -> None:
+    """Serves until SIGTERM or Ctrl-C; `told` gets the address once it is listened at. With `dev` everybody is
+    the owner of the data directory, of this tenant and user. Raises `InvalidConfig`, `InvalidKey` and
+    `StorageFailed`, before anything is served."""
+    log_to_stderr()
+    asyncio.run(_serve(data, how, tenant, user, agent, session, told))
+
+
+async def _serve(
+    data: Path, how: Settings, tenant: str, user: str, agent: str, session: str, told: Callable[[str], None]
+) -> None:
+    async with AsyncStratalog.open(data, tenant=tenant) as front:
+        anybody = owner(
+            front.sync.tenant,
+            user=user or front.sync.settings_of(agent).memory.user,
+            agent=agent,
+            session=session,
+        )
+        front.sync.session(anybody.session)  # it is wrong before anybody asks, not at each request
+        tokens = Tokens(data)
+        try:
+            if how.dev:
+                app = app_of(server_of(front, lambda request: anybody), how)
+            else:
+                backend = BearerAuthBackend(_Verifier(front, tokens))
+                app = app_of(server_of(front, recognised(agent)), how, backend)
+            listening = _listening(how)
+            told(f"serving MCP at http://{in_url(how.host)}:{listening.getsockname()[1]}{PATH}")
+            for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
+                signal.signal(each, lambda number, frame: None)
+            config = uvicorn.Config(
+                app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, server_header=False
+            )
+            await uvicorn.Server(config).serve(sockets=[listening])
+        finally:
+            tokens.close()
+
+
+def app_of(server: Server[Any], how: Settings, backend: BearerAuthBackend | None = None) -> Starlette:
+    """The application, with a token needed where there is who recognises one."""
+    manager = StreamableHTTPSessionManager(app=server)  # which doors there are is told by `_Door`
+    endpoint: Any = StreamableHTTPASGIApp(manager)
+    middleware = [Middleware(_Door, how=how)]
+    if how.origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=how.origins,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=_HEADERS,
+                expose_headers=["mcp-session-id"],
+            )
+        )
+    if backend is not None:
+        endpoint = RequireAuthMiddleware(endpoint, [])
+        middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
+    return Starlette(
+        routes=[Route(PATH, endpoint=endpoint)], middleware=middleware, lifespan=lambda app: manager.run()
+    )
+
+
+def recognised(agent: str) -> Recognise:
+    """Who asks, by the token that the request was let in with, for the user that it names, if it may."""
+
+    def recognise(request: Request) -> Identity:
+        asked: StarletteRequest | None = request.request
+        user = asked.user if asked is not None else None
+        token = user.access_token if isinstance(user, AuthenticatedUser) else None
+        if asked is None or not isinstance(token, _Token):
+            raise AccessDenied("a token is needed")
+        named = named_user(asked.headers.getlist(USER_HEADER))
+        return identity(asker(token.principal, named), agent=agent)
+
+    return recognise
+
+
+class _Door:
+    """Refuses, before all else, what is asked by another name or from another page."""
+
+    def __init__(self, app: ASGIApp, how: Settings) -> None:
+        self._app = app
+        self._how = how
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            host, origin = headers.get("host", ""), headers.get("origin", "")
+            refused = None
+            if not is_asked(host, self._how.hosts):
+                refused = PlainTextResponse("the server is not asked by this name", 421)
+            elif not may_ask(origin, host, self._how.origins):
+                refused = PlainTextResponse("a page of another origin may not ask", 403)
+            if refused is not None:
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class _Token(AccessToken):
+    """What the SDK knows of a token, and whom it proves. A session of the transport is its token's alone."""
+
+    principal: Any
+
+
+class _Verifier:
+    """Recognises tokens, for the SDK."""
+
+    def __init__(self, front: AsyncStratalog, tokens: Tokens) -> None:
+        self._front = front
+        self._tokens = tokens
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        who: Principal | None = await self._front.run(self._tokens.recognise, token)
+        if who is None:
+            return None
+        return _Token(token="", client_id=who.id, subject=who.user, scopes=[], principal=who)
+
+
+def _listening(how: Settings) -> socket.socket:
+    """A socket at the address. Raises `StorageFailed` where it cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            how.host, how.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise StorageFailed(
+            f"the server cannot listen there: {error.strerror}",
+            hint="choose another --host or --port",
+            host=how.host,
+            port=how.port,
+        ) from error
