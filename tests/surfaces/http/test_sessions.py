@@ -131,6 +131,14 @@ def test_a_service_account_acts_for_whom_it_names(service: Running) -> None:
     assert agent.get(f"{PATH}/c", headers=twice).status_code == 400
 
 
+def test_a_user_does_not_take_the_session_of_anothers_client(service: Running) -> None:
+    """Sessions of MCP clients are named after users: none is begun for another by a user's token."""
+    ana, mcp = service.of("user", user="ana"), {"channel": "mcp"}
+    assert ana.post(PATH, json={"chat": "zoe"}, params=mcp).status_code == 403
+    assert ana.post(f"{PATH}/zoe/messages", json={"content": "x"}, params=mcp).status_code == 403
+    assert service.of("agent").post(PATH, json={"chat": "zoe"}, params=mcp).status_code == 201
+
+
 def test_what_a_user_may_not_say_of_a_session(service: Running) -> None:
     """What the model is told and metadata are an admin's to say; whose it is, nobody's."""
     ana, admin = service.of("user", user="ana"), service.of("admin")

@@ -23,6 +23,7 @@ from stratalog.keys import session_key, tenant_id
 
 Role: TypeAlias = Literal["user", "agent", "admin", "metrics"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+MCP: Final = "mcp"  # the channel of sessions that MCP clients begin
 _TALKING: Final = frozenset(("user", "agent", "admin"))
 
 
@@ -62,6 +63,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is for one user alone, and nothing is for it that other users meet, as what an agent
         remembers of its work: who writes there speaks to them."""
         return not self.principal.has("agent", "admin")
+
+    def may_begin(self, channel: str) -> bool:
+        """Whether it may name a session of this channel that is not there yet. Those of MCP clients are named
+        after users: who began another's would keep them out of it."""
+        return channel != MCP or not self.confined
 
     @property
     def record_roles(self) -> frozenset[str]:

@@ -37,6 +37,13 @@ def serve_command(
             "--allow-origin", metavar="URL", help="A page that may ask it, such as https://a.example."
         ),
     ] = None,
+    rate: Annotated[
+        float,
+        typer.Option("--rate", metavar="N", min=1.0, help="How many requests a token may make in a minute."),
+    ] = 600.0,
+    burst: Annotated[
+        int, typer.Option("--burst", metavar="N", min=1, help="How many of them at once.")
+    ] = 120,
     grace: Annotated[
         float,
         typer.Option(
@@ -69,6 +76,8 @@ def serve_command(
         dev=dev,
         hosts=allow_host or [],
         origins=allow_origin or [],
+        rate=rate,
+        burst=burst,
         grace=grace,
         unfinished=unfinished,
         background=background,

@@ -148,7 +148,7 @@ async def begin_session(
     _check_metadata(desk, data.metadata)
     if data.system and not desk.asker.principal.has("agent", "admin"):
         raise AccessDenied("what the model is told is not for this token to say", hint="leave out `system`")
-    session = desk.at(agent, data.chat or new_ulid().lower(), channel)
+    session = desk.new(agent, data.chat or new_ulid().lower(), channel)
     meta = await desk.run(
         begun,
         session.sync,
@@ -239,7 +239,7 @@ async def fork_session(
     desk: FromDesk, agent: AgentName, chat: ChatId, data: JSONBody[NewFork], channel: Channel = CHANNEL
 ) -> Response[SessionView]:
     session = await desk.session(agent, chat, channel)
-    to = desk.at(agent, data.chat or new_ulid().lower(), channel)
+    to = desk.new(agent, data.chat or new_ulid().lower(), channel)
     made = await desk.run(session.sync.fork, to.key, at=data.at)
     return _made(session_view(await desk.run(lambda: made.meta)))
 

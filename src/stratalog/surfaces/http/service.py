@@ -100,15 +100,22 @@ class Desk:
         await self.run(self._must_see, found.sync)
         return found
 
+    def new(self, agent: str, chat: str, channel: str = CHANNEL) -> AsyncSession:
+        """The session of this name, for one that is to be begun. Raises `AccessDenied` and `InvalidKey`."""
+        if not self.asker.may_begin(channel):
+            raise AccessDenied("a session of this channel is not for this token to begin", channel=channel)
+        return self.at(agent, chat, channel)
+
     async def begun(self, agent: str, chat: str, channel: str = CHANNEL) -> AsyncSession:
         """The session in sight of who asks, begun where there is none of its name. Raises `NotFound` where
-        there is one that is not in its sight."""
+        there is one that is not in its sight, and `AccessDenied` where it may not begin it."""
         found = self.at(agent, chat, channel)
         await self.run(self._begin, found.sync)
         return found
 
     def _begin(self, session: Session) -> None:
         if not session.exists:
+            self.new(session.key.agent, session.key.chat, session.key.channel)
             with suppress(SessionExists):  # somebody was faster, and it is seen whose it is
                 begun(session, self.asker.signature())
         self._must_see(session)

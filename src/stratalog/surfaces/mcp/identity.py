@@ -8,9 +8,7 @@ from typing import Any
 import msgspec
 
 from stratalog.keys import SessionKey, session_key
-from stratalog.surfaces.access.principals import Asker, Principal
-
-CHANNEL = "mcp"
+from stratalog.surfaces.access.principals import MCP, Asker, Principal
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +27,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_begin(self, key: SessionKey) -> bool:
         """Whether a session of this key that it names may be made as its own."""
-        return self.owner or key.channel != CHANNEL
+        return self.owner or key.channel != MCP
 
 
 def owner(tenant: str, *, user: str = "", agent: str, session: str = "") -> Identity:
@@ -42,5 +40,5 @@ def owner(tenant: str, *, user: str = "", agent: str, session: str = "") -> Iden
 def identity(asker: Asker, *, agent: str, session: str = "", owner: bool = False) -> Identity:
     """The identity, with a session of its own where none is named: each user has another. Raises
     `InvalidKey` for an agent that cannot be one."""
-    own = session or session_key(agent, CHANNEL, asker.user or "local").local
+    own = session or session_key(agent, MCP, asker.user or "local").local
     return Identity(asker=asker, agent=agent, session=own, owner=owner)
