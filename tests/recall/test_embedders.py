@@ -44,14 +44,24 @@ def killed(embedder: Embedder) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
+def _asked(server: EmbeddingsServer) -> Embeddings:
+    # A request whose connection another thread closes may wait for its whole time.
+    return Embeddings(
+        "words",
+        api_key="sk-test",
+        base_url=server.url,
+        policy=Policy(),
+        timeout=5.0,
+        sleep=lambda seconds: None,
+    )
+
+
 @contextmanager
 def endpoint() -> Iterator[Lab]:
     with EmbeddingsServer(dimensions=384, scale=3.0) as server:
 
         def made() -> EndpointEmbedder:
-            asked = Embeddings(
-                "words", api_key="sk-test", base_url=server.url, policy=Policy(), sleep=lambda seconds: None
-            )
+            asked = _asked(server)
             return EndpointEmbedder(asked)
 
         with Lab(made) as lab:
@@ -63,9 +73,7 @@ def prefixed() -> Iterator[Lab]:
     with EmbeddingsServer(dimensions=384) as server:
 
         def made() -> EndpointEmbedder:
-            asked = Embeddings(
-                "words", api_key="sk-test", base_url=server.url, policy=Policy(), sleep=lambda seconds: None
-            )
+            asked = _asked(server)
             return EndpointEmbedder(asked, query_prefix="query: ", passage_prefix="passage: ")
 
         with Lab(made) as lab:

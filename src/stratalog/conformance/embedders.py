@@ -269,25 +269,22 @@ def closed_it_begins_anew(lab: Lab) -> None:
 def closing_disturbs_nobody(lab: Lab) -> None:
     """Who is embedding while another thread closes gets the vectors, or an error of the tree."""
     rows = _passages(lab.embedder, _TEXTS)
-    wrong: list[object] = []
-    ended = threading.Event()
+    wrong: list[object] = ["an error that is not of the tree"]
+    closed = threading.Event()
 
     def work() -> None:
-        try:
-            for _ in range(20):
-                with suppress(StratalogError):
-                    if not _same(lab.embedder.embed_passages(_TEXTS), rows):
-                        wrong.append("other vectors")
-            ended.set()
-        finally:
-            if not ended.is_set():
-                wrong.append("an error that is not of the tree")
-                ended.set()
+        while not closed.is_set():
+            with suppress(StratalogError):
+                if not _same(lab.embedder.embed_passages(_TEXTS), rows):
+                    wrong.append("other vectors")
+        wrong.pop(0)
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not ended.wait(0.01):
+    for _ in range(20):
+        thread.join(0.01)
         lab.embedder.close()
+    closed.set()
     thread.join()
     assert wrong == []
     assert _same(_passages(lab.embedder, _TEXTS), rows)

@@ -482,7 +482,8 @@ def test_results_belong_to_calls(modelled: Modelled) -> None:
 def test_a_client_that_never_comes_back_loses_its_turn(modelled: Modelled) -> None:
     """At its deadline the turn is ended; the next message is answered, with a result that says so. Results
     that come later than that are refused."""
-    service, model = modelled([Reply(calls=(Call("weather", {}, id="a"),)), "on", "and on"], toml=OFF)
+    script = [Reply(calls=(Call("weather", {}, id="a"),)), "on", "and on"]
+    service, model = modelled(script, toml=f'models = ["extractive"]\n{OFF}')
     client = Client(service)
     client.ask("warm up", model="extractive", headers={"x-stratalog-session": "other"})
     completions(service).patience = 0.0
