@@ -20,6 +20,7 @@ from litestar.types import ControllerRouterHandler
 from stratalog import __version__
 from stratalog.errors import StratalogError
 from stratalog.surfaces.access.principals import Principal
+from stratalog.surfaces.access.wire import USER_HEADER
 from stratalog.surfaces.http import (
     routes_about,
     routes_audit,
@@ -43,7 +44,7 @@ from stratalog.surfaces.http.edge import App, Edge
 from stratalog.surfaces.http.errors import on_defect, on_http_exception, on_stratalog_error
 from stratalog.surfaces.http.metrics import Metrics
 from stratalog.surfaces.http.queries import only_its_own
-from stratalog.surfaces.http.service import USER_HEADER, Service, desk_of
+from stratalog.surfaces.http.service import Service, desk_of
 from stratalog.surfaces.http.settings import HttpSettings
 from stratalog.surfaces.http.tracing import Tracing, tracing
 

@@ -28,9 +28,10 @@ from stratalog.engine.running import Retrying, TextDelta
 from stratalog.errors import InvalidInput, NotFound, SessionBusy, StratalogError
 from stratalog.ids import new_ulid
 from stratalog.surfaces.access.principals import Principal, asker
+from stratalog.surfaces.access.wire import USER_HEADER
 from stratalog.surfaces.http import openai_shapes as shapes
 from stratalog.surfaces.http.errors import Problem, plain_problem, problem_of, request_id
-from stratalog.surfaces.http.service import USER_HEADER, Desk, service_of
+from stratalog.surfaces.http.service import Desk, service_of
 
 SESSION: Final = "x-stratalog-session"
 USER: Final = "x-stratalog-user"

@@ -20,11 +20,11 @@ from stratalog.engine.serving import Serving, Tenancy
 from stratalog.engine.serving_sessions import begun
 from stratalog.engine.serving_turns import Ended, Turns
 from stratalog.engine.session import Session
-from stratalog.errors import AccessDenied, InvalidInput, NotFound, SessionExists
+from stratalog.errors import AccessDenied, NotFound, SessionExists
 from stratalog.keys import session_key
-from stratalog.surfaces.access.naming import user_named
 from stratalog.surfaces.access.principals import Asker, Principal, Role, asker
 from stratalog.surfaces.access.tokens import Tokens
+from stratalog.surfaces.access.wire import USER_HEADER, named_user
 from stratalog.surfaces.http.errors import words_of
 from stratalog.surfaces.http.metrics import Metrics
 from stratalog.surfaces.http.settings import HttpSettings
@@ -33,7 +33,6 @@ from stratalog.surfaces.http.tracing import Tracing
 P = ParamSpec("P")
 R = TypeVar("R")
 CHANNEL = "http"  # of a session where a request names none
-USER_HEADER = "stratalog-user"
 
 
 class Service:
@@ -159,10 +158,8 @@ FromDesk: TypeAlias = NamedDependency[Desk]
 
 def desk_of(request: Request[Any, Any, Any]) -> Desk:
     """The dependency `desk`. Raises `AccessDenied` for a token that may not talk, or not for this user."""
-    named = request.headers.getall(USER_HEADER, [])
-    if len(named) > 1:
-        raise InvalidInput("one request is for one user", hint=f"send {USER_HEADER} once")
-    return Desk(service_of(request), asker(request.user, user_named(named[0]) if named else ""))
+    named = named_user(request.headers.getall(USER_HEADER, []))
+    return Desk(service_of(request), asker(request.user, named))
 
 
 def service_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Service:
