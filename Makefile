@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+EXTRAS := dev,docs,all,openai-agents,langgraph,adk,pydantic-ai,llama-index
 
 BIN := .venv/bin
 SOURCES := src tests scripts $(wildcard benchmarks) $(wildcard examples)
@@ -12,14 +13,16 @@ VENV_PACKAGE = [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && echo 'instal
 STAMP := .venv/installed-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash check format bench clean strace chromium
+.PHONY: help setup demo test long crash check format docs bench clean strace chromium
 
 help:
 	@echo 'make demo    import a transcript, list, search, show its context'
 	@echo 'make test    all tests'
+	@echo 'make long    the same with the tests that take long'
 	@echo 'make crash   1,000 kills instead of the 200 of make test'
 	@echo 'make check   lint, format, types, import direction'
 	@echo 'make format  let ruff mend what it can'
+	@echo 'make docs    the site, in build/site'
 	@echo 'make bench   speed and size, beside peers'
 	@echo 'make clean   remove what the above made'
 
@@ -34,7 +37,7 @@ $(STAMP): pyproject.toml
 	    $(PYTHON) -m venv .venv || { rm -rf .venv; $(VENV_PACKAGE) && $(PYTHON) -m venv .venv; } \
 	        || { rm -rf .venv; exit 1; }; \
 	fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,all]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(STAMP)
@@ -42,6 +45,9 @@ demo: $(STAMP)
 
 test: $(STAMP) strace chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
+
+long: $(STAMP) strace chromium
+	STRATALOG_LONG=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
 
 crash: $(STAMP) strace
 	STRATALOG_CRASH_KILLS=1000 $(BIN)/python -m pytest -q tests/crash
@@ -55,6 +61,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
@@ -79,4 +88,4 @@ endef
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks build dist
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

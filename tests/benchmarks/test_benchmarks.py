@@ -185,6 +185,7 @@ def test_specs_are_whole(size: Any) -> None:
 # --- the command ---
 
 
+@pytest.mark.long
 def test_it_runs(tmp_path: Path) -> None:
     """All benchmarks run, small; the table says every goal and whether it is met; nothing is left behind."""
     done = bench(tmp_path)

@@ -23,7 +23,7 @@ from stratalog.log.contract import Verification
 from stratalog.log.jsonl import JsonlStore
 from stratalog.types import AnyEntry, TurnStart, User
 
-pytestmark = [pytest.mark.crash, pytest.mark.slow]
+pytestmark = pytest.mark.crash
 
 KEY = session_key("agent", "channel", "chat")
 CALLS = (

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.crash
 SESSIONS = 24
 
 
-@pytest.mark.parametrize("how", ["", "kill", "term"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("", marks=pytest.mark.long), "kill", pytest.param("term", marks=pytest.mark.long)]
+)
 def test_every_accepted_message_is_answered_once(tmp_path: Path, how: Break) -> None:
     """Whatever happens to it, what clients saw and what the logs have is the same: each message once,
     in order, with one whole reply; nobody is answered what no client should see."""

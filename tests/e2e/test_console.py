@@ -22,7 +22,6 @@ from stratalog.testing.scripted import Gate
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytest.importorskip("litestar", reason="the HTTP service is not installed")
 pytest.importorskip("openai", reason="the SDK `openai` is not installed")
-pytestmark = pytest.mark.slow
 expect = playwright.expect
 if not CHROMIUM.exists():
     pytest.skip("Chromium is not installed", allow_module_level=True)

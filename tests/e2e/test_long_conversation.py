@@ -147,6 +147,7 @@ def test_without_a_summariser(tmp_path: Path) -> None:
     assert held.script.kept[0] >= 12
 
 
+@pytest.mark.long
 def test_a_window_of_32k(tmp_path: Path) -> None:
     """In 32,000 tokens without a model for summaries, most facts outlive ten compactions, and each request
     begins with the one before, but for those after a compaction."""

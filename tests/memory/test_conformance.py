@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 
 from memory.embedder import Embedder, Mem0Lab, need_mem0, quick_directory
-from stratalog.conformance.records import CASES, NEEDS, Lab, lacking, many_scopes
+from stratalog.conformance.records import CASES, NEEDS, Lab, lacking
 from stratalog.memory.contract import Capabilities, RecordStore
 from stratalog.memory.inmemory import InMemoryRecords
 from stratalog.memory.mem0 import Mem0Records
@@ -57,7 +56,7 @@ def mem0_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mem0Lab
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=pytest.mark.slow) if case.__name__ == "many_scopes" else case
+        pytest.param(case, marks=pytest.mark.long) if case.__name__ == "many_scopes" else case
         for case in CASES
         if not lacking(case, Mem0Records.capabilities)
     ],
@@ -65,8 +64,6 @@ def mem0_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mem0Lab
 )
 def test_contract_in_mem0(case: Callable[[Lab], None], mem0_lab: Mem0Lab) -> None:
     """The case's docstring states the promise."""
-    if case is many_scopes and "STRATALOG_LONG" not in os.environ:
-        pytest.skip("takes a minute in mem0: set STRATALOG_LONG=1")
     case(mem0_lab)
 
 

@@ -82,9 +82,29 @@ def prefixed() -> Iterator[Lab]:
 
 EMBEDDERS = (hashed, local, endpoint, prefixed)
 
+# A model on one processor takes many seconds for these.
+LONG = (
+    "many_texts_are_embedded_at_once",
+    "a_huge_text_is_embedded",
+    "any_text_has_a_vector",
+    "rows_are_in_the_order_of_the_texts",
+    "closing_disturbs_nobody",
+)
 
-@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda made: made.__name__)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+
+@pytest.mark.parametrize(
+    ("case", "embedder"),
+    [
+        pytest.param(
+            case,
+            embedder,
+            id=f"{case.__name__}-{embedder.__name__}",
+            marks=pytest.mark.long if embedder is local and case.__name__ in LONG else (),
+        )
+        for case in CASES
+        for embedder in EMBEDDERS
+    ],
+)
 def test_contract(case: Callable[[Lab], None], embedder: Callable[[], Iterator[Lab]]) -> None:
     """The case's docstring states the promise."""
     with embedder() as lab:  # type: ignore[attr-defined] # a context manager

@@ -7,7 +7,6 @@ are skipped. The weights of the ranking were chosen on conversations 1-7 of LoCo
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -108,10 +107,7 @@ def test_chinese_passages(scorer: ModuleType, make: Callable[[], System]) -> Non
     assert found["turn"]["all"]["recall@10"] >= 0.99  # 0.994
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    "STRATALOG_SLOW" not in os.environ, reason="set STRATALOG_SLOW to measure on all the data"
-)
+@pytest.mark.long
 def test_all_the_data(scorer: ModuleType, make: Callable[[], System]) -> None:
     """All of LoCoMo, and traditional Chinese."""
     found = scorer.evaluate(make, *locomo(scorer, slice(None)), depth=20)
