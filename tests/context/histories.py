@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from stratalog.context.view import View
+from stratalog.context.view import View, withdrawal
 from stratalog.ids import derived_ulid
 from stratalog.types import (
     AnyEntry,
@@ -23,6 +23,7 @@ from stratalog.types import (
 )
 
 TURNS = ("", "", "A", "B", "C")
+SAID = (System, User, Assistant, ToolCall, ToolResult)
 CALLS = ("c1", "c2", "c3", "c4")
 
 
@@ -52,12 +53,16 @@ def histories(draw: st.DrawFn, *, most: int = 30) -> list[AnyEntry]:
                 kept = draw(st.sampled_from(["", *(entry.id for entry in entries), "nowhere"]))
                 entries.append(Compaction(summary=f"sum{seq}", first_kept=kept, **common))
             case _:
-                kind = draw(st.integers(0, 2))
+                kind = draw(st.integers(0, 3))
                 made: AnyEntry = TurnStart(fence=seq, **common)
                 if kind == 1:
                     made = TurnEnd(status="answered", **common)
                 elif kind == 2:
                     made = Note(kind="n", **common)
+                elif kind == 3:
+                    said = [each for each in entries if isinstance(each, SAID)]
+                    gone = draw(st.lists(st.sampled_from(said), max_size=4)) if said else []
+                    made = msgspec.structs.replace(withdrawal(gone), **common)
                 entries.append(made)
     return entries
 

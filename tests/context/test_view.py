@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from context.histories import histories, well_formed
-from stratalog.context.view import View, starts_at, view
+from stratalog.context.view import View, split_rounds, standing, starts_at, view, withdrawal
+from stratalog.errors import InvalidInput
 from stratalog.types import (
     AnyEntry,
     Assistant,
     Compaction,
     Note,
+    Reasoning,
     System,
     ToolCall,
     ToolResult,
@@ -62,7 +65,8 @@ def test_any_history_gives_a_well_formed_view(entries: list[AnyEntry]) -> None:
 
 @given(histories())
 def test_every_message_is_seen(entries: list[AnyEntry]) -> None:
-    """Without a compaction each message of the user and each reply that has words is in the view."""
+    """Without a compaction each message of the user and each reply that has words is in the view, but for
+    those that a later note withdraws."""
     entries = [entry for entry in entries if not isinstance(entry, Compaction)]
     seen = [
         entry.seq
@@ -72,7 +76,7 @@ def test_every_message_is_seen(entries: list[AnyEntry]) -> None:
     ]
     assert sorted(seen) == [
         entry.seq
-        for entry in entries
+        for entry in standing(entries)
         if isinstance(entry, User) or (isinstance(entry, Assistant) and entry.content)
     ]
 
@@ -98,7 +102,7 @@ def test_reading_back_from_the_end_is_enough(entries: list[AnyEntry]) -> None:
     assert needed == entries[len(entries) - len(needed) :]
     whole, part = view(entries), view(needed)
     assert (part.summary, part.turns) == (whole.summary, whole.turns)
-    before = [entry for entry in entries[: len(entries) - len(needed)] if isinstance(entry, System)]
+    before = [entry for entry in standing(entries)[: len(entries) - len(needed)] if isinstance(entry, System)]
     assert view([*before, *needed]) == whole
 
 
@@ -218,6 +222,52 @@ def test_a_message_that_was_given_up_stands_where_it_was() -> None:
     )
     assert shown(view(entries)) == ["b", "rb", "a"]
     assert shown(view(entries[:-1])) == ["b", "rb", "a"]
+
+
+def test_what_was_withdrawn_is_not_seen() -> None:
+    """A message, a reply or the system's words that a later note names are not shown; an earlier note names
+    nothing, and a call whose result is withdrawn says that it has none."""
+    said = stamped(
+        System(content="s"),
+        User(content="1"),
+        ToolCall(call_id="c", name="t"),
+        ToolResult(call_id="c", content="r"),
+        Assistant(content="2"),
+        User(content="3"),
+    )
+    note = msgspec.structs.replace(withdrawal(said[:2] + said[3:5]), seq=7, id="e7")
+    assert note.data == {"entries": ["e1", "e2", "e4", "e5"], "system": ["e1"]}
+    seen = view([*said, note])
+    assert shown(seen) == ["call c", "c: ?", "3"]
+    assert seen.system == ()
+    assert shown(view([note, *said])) == ["1", "call c", "c: r", "2", "3"]
+    with pytest.raises(InvalidInput):
+        withdrawal([User(content="not in a log")])
+    with pytest.raises(InvalidInput):
+        withdrawal([note])
+
+
+def test_a_message_that_waited_and_was_withdrawn_waits_no_more() -> None:
+    """Its turn is not in the view, and what belongs to no turn goes on as it was."""
+    said = stamped(User(content="1"), User(content="w", turn="W"), Assistant(content="2"))
+    seen = view([*said, msgspec.structs.replace(withdrawal(said[1:2]), seq=4, id="e4")])
+    assert [(turn.turn, turn.waiting) for turn in seen.turns] == [("", False)]
+    assert shown(seen) == ["1", "2"]
+
+
+def test_a_round_parts_no_response() -> None:
+    """Reasoning that was logged apart is in the round of what it led to."""
+    said = stamped(
+        User(content="q"),
+        Assistant(content=(Reasoning(signature="s"),), response="r1"),
+        ToolCall(call_id="c", name="t", response="r1"),
+        ToolResult(call_id="c", content="r"),
+        Assistant(content=(Reasoning(signature="s"),), response="r2"),
+        Assistant(content="a", response="r2"),
+        Assistant(content="b"),
+    )
+    rounds = split_rounds(said)[1]
+    assert [[entry.id for entry in each] for each in rounds] == [["e2", "e3", "e4"], ["e5", "e6"], ["e7"]]
 
 
 def test_entries_without_a_turn_are_grouped_by_the_users_messages() -> None:

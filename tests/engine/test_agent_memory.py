@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from stratalog.context.compact import Policy
-from stratalog.engine.agent_memory import MOST_WORDS, AgentMemory
+from stratalog.engine.agent_memory import MOST_WORDS, AgentMemory, entries_of
 from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.compaction import compact_now
@@ -481,6 +481,21 @@ def test_whose_a_session_is_stands_in_its_log(data: Path) -> None:
         assert any(isinstance(e, Warned) and "another environment" in e.reason for e in events)
 
     working(data, work)
+
+
+def test_what_was_withdrawn_is_not_remembered(data: Path) -> None:
+    """Nothing is drawn from entries that were taken out of a turn, nor from one that was taken out whole."""
+    with Stratalog(data) as memory:
+        session = memory.session(KEY)
+        with session.turn("My number is 4711.") as turn:
+            reply = turn.reply("Noted: 4711.")
+        session.withdraw(reply)
+        assert [each.text for each in entries_of(session, turn.id) if isinstance(each, User)] == [
+            "My number is 4711."
+        ]
+        assert reply.id not in [each.id for each in entries_of(session, turn.id)]
+        session.withdraw(session.entry(turn.id))
+        assert [each for each in entries_of(session, turn.id) if isinstance(each, User)] == []
 
 
 @pytest.mark.parametrize("gone", ["deleted", "restarted"])

@@ -21,6 +21,7 @@ from stratalog.errors import (
     InvalidConfig,
     InvalidKey,
     NotFound,
+    SessionBusy,
     SessionExists,
     StratalogError,
     TurnClosed,
@@ -249,6 +250,55 @@ def test_the_context_of_any_fork_is_the_parents_there(
             assert [tried(fork, budget) for budget in budgets] == seen[at]
             again = fork.fork(f"a:cli:again-{at}")
             assert [tried(again, budget) for budget in budgets] == seen[at]
+
+
+def test_what_was_withdrawn_is_seen_nowhere_again(tmp_path: Path) -> None:
+    """Not by another process, after a compaction, nor in a fork; the log and a search have it still."""
+    with Stratalog(tmp_path) as memory, Stratalog(tmp_path) as other:
+        chat = memory.session("a:cli:me")
+        rule, said, *_ = chat.append(
+            System(content="obey"),
+            User(content="the zebra"),
+            Assistant(content="striped"),
+            User(content="and"),
+        )
+        there = other.session("a:cli:me")
+        assert there.context().messages()[0]["content"] == "obey"
+        (note,) = chat.withdraw(rule, said, meta={"by": "test"})
+        assert (note.meta, chat.withdraw()) == ({"by": "test"}, [])
+        seen = [{"role": "assistant", "content": "striped"}, {"role": "user", "content": "and"}]
+        for session in (chat, there, chat.fork("a:cli:fork")):
+            assert [entry.text for turn in session.view().turns for entry in turn.entries] == [
+                "striped",
+                "and",
+            ]
+            assert session.context().messages()[-2:] == seen
+        assert [entry.text for entry in chat.entries() if isinstance(entry, User)] == ["the zebra", "and"]
+        assert said.id in [found.hit.entry_id for found in memory.search("zebra")]
+        chat.append(Compaction(summary="so far"))
+        for session in (chat, there, chat.fork("a:cli:after"), memory.session("a:cli:me")):
+            assert session.view().system == ()
+    with Stratalog(tmp_path) as memory:
+        assert memory.session("a:cli:me").view().system == ()
+
+
+def test_a_message_that_waits_can_be_withdrawn(chat: Session) -> None:
+    """Nobody takes it up any more."""
+    arrival = chat.submit("never mind")
+    chat.withdraw(arrival.message)
+    assert chat.unfinished() == []
+    assert chat.next() is None
+    assert chat.view().turns == ()
+
+
+def test_who_holds_a_session_can_be_waited_for(chat: Session) -> None:
+    """`held` waits as long as it is told, and raises `SessionBusy` then."""
+    turn = chat.turn("one")
+    with pytest.raises(SessionBusy), chat.held(wait=0.01):
+        pass
+    turn.end()
+    with chat.held(wait=0.01) as fence:
+        assert fence == chat.fence
 
 
 def test_a_fork_keeps_the_order_of_messages_that_wait(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A log is settled up to the end of a turn at which no other turn was open: what comes later changes nothing
 before it. Where it would after all (a result that comes late, a turn that is gone on with), all is folded
-anew. What this gives is always what `view` gives of the same entries.
+anew; so it is where something is withdrawn. What this gives is always what `view` gives of the same entries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from typing import Final
 
 import msgspec
 
-from stratalog.context.view import TurnView, View, going_on, needs, starts_at, view
+from stratalog.context.view import (
+    TurnView,
+    View,
+    going_on,
+    needs,
+    standing,
+    starts_at,
+    view,
+    withdrawn_by,
+)
 from stratalog.types import AnyEntry, Compaction, System, ToolCall, ToolResult, TurnEnd
 
 _STEP: Final = 64  # entries that are folded anew each time, before it pays to settle them
@@ -23,7 +32,7 @@ class Folding:
     once."""
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
-        self._entries: list[AnyEntry] = list(entries)
+        self._entries: list[AnyEntry] = standing(entries)
         self.size = sum(map(_size, self._entries))  # bytes, about
         self._settled = 0  # the place before which all is settled
         self._turns: tuple[TurnView, ...] = ()
@@ -55,6 +64,10 @@ class Folding:
             self.size = sum(map(_size, self._entries))
             self._forget()
             return known.issuperset(needs(entry))
+        if withdrawn_by(entry):
+            self._entries = standing(self._entries)
+            self.size = sum(map(_size, self._entries))
+            self._forget()
         return True
 
     def view(self) -> View:

@@ -4,19 +4,21 @@ The last compaction stands for what it covers. Beside its summary are seen the e
 and every entry from the first kept one on. Turns stand in the order in which they were started (or given up
 unstarted), the unanswered messages that wait last. What the system said stays however old it is. A call and
 its result are never parted: a call without a result gets one that says so, a result without a call is left
-out. Only the view is mended; the log keeps what was said.
+out. What a later note withdraws is not seen, as if it had not been said. Only the view is mended; the log
+keeps what was said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from stratalog.context.invariants import NO_RESULT, WITHIN, Seen, mend
 from stratalog.context.invariants.responses import one_response, response_of
 from stratalog.context.memory_words import by_model, change_rendered
+from stratalog.errors import InvalidInput
 from stratalog.types import (
     AnyEntry,
     Assistant,
@@ -31,8 +33,21 @@ from stratalog.types import (
     WorkingMemory,
 )
 
-__all__ = ["NO_RESULT", "Seen", "TurnView", "View", "split_rounds", "starts_at", "view"]
+__all__ = [
+    "NO_RESULT",
+    "Seen",
+    "TurnView",
+    "View",
+    "split_rounds",
+    "standing",
+    "starts_at",
+    "view",
+    "withdrawal",
+    "withdrawn_by",
+]
 
+WITHDRAWN: Final = "withdrawn"
+_SAID = (System, User, Assistant, ToolCall, ToolResult)
 _TOLD = {"injected": True}
 _E = TypeVar("_E", bound=System | Compaction | User | Assistant | ToolCall | ToolResult)
 
@@ -72,7 +87,7 @@ class View(msgspec.Struct, frozen=True):
 
 def view(entries: Iterable[AnyEntry]) -> View:
     """The view of entries given in order, from the log's beginning or from where `starts_at` says."""
-    listed = list(entries)
+    listed = standing(entries)
     system = tuple(entry for entry in listed if isinstance(entry, System))
     summary, first, kept = _after_compaction(listed)
     at = summary.seq if summary is not None else 0
@@ -105,8 +120,47 @@ def needs(compaction: Compaction) -> set[str]:
     return {_seen_from(compaction), *compaction.kept}
 
 
+def withdrawal(entries: Iterable[AnyEntry], meta: dict[str, Any] | None = None) -> Note:
+    """A note that takes these entries out of what a model sees, from its place in their log on. They are
+    messages, calls and results as they are stored. Raises `InvalidInput` for any other."""
+    listed = list(entries)
+    for entry in listed:
+        if not entry.id or not isinstance(entry, _SAID):
+            raise InvalidInput(
+                "only messages, calls and results that are in the log can be withdrawn",
+                entry=type(entry).__name__,
+            )
+    data = {"entries": [entry.id for entry in listed]}
+    system = [entry.id for entry in listed if isinstance(entry, System)]
+    return Note(kind=WITHDRAWN, data=data | ({"system": system} if system else {}), meta=meta)
+
+
+def withdrawn_by(entry: AnyEntry) -> frozenset[str]:
+    """The ids of the entries that a note withdraws; of one that somebody else wrote what can be read."""
+    if not isinstance(entry, Note) or entry.kind != WITHDRAWN or not isinstance(entry.data, dict):
+        return frozenset()
+    told = entry.data.get("entries")
+    listed = told if isinstance(told, list | tuple) else ()
+    return frozenset(each for each in listed if isinstance(each, str))
+
+
+def standing(entries: Iterable[AnyEntry]) -> list[AnyEntry]:
+    """The entries, with a blank note in the place of each that a later one of them withdraws: nothing is seen
+    there, and what is named by an id still finds its place."""
+    listed = list(entries)
+    gone: set[str] = set()
+    for place in range(len(listed) - 1, -1, -1):
+        entry = listed[place]
+        if entry.id in gone and isinstance(entry, _SAID):
+            listed[place] = Note(seq=entry.seq, id=entry.id, ts=entry.ts, turn=entry.turn, kind=WITHDRAWN)
+        elif isinstance(entry, Note):
+            gone |= withdrawn_by(entry)
+    return listed
+
+
 def split_rounds(entries: Iterable[Seen]) -> tuple[list[Seen], list[list[Seen]]]:
-    """The messages that open a turn, and what follows cut where no call is parted from its result."""
+    """The messages that open a turn, and what follows cut where no call is parted from its result, and no
+    response from its reasoning."""
     head: list[Seen] = []
     rounds: list[list[Seen]] = []
     answered = True
@@ -115,16 +169,18 @@ def split_rounds(entries: Iterable[Seen]) -> tuple[list[Seen], list[list[Seen]]]
             head.append(entry)
             continue
         starts = isinstance(entry, Assistant | User) or (isinstance(entry, ToolCall) and answered)
-        if not rounds or (starts and not (isinstance(entry, ToolCall) and _calls_still(rounds[-1]))):
+        if not rounds or (starts and not _same_response(rounds[-1], entry)):
             rounds.append([])
         answered = isinstance(entry, ToolResult)
         rounds[-1].append(entry)
     return head, rounds
 
 
-def _calls_still(entries: list[Seen]) -> bool:
-    """Whether a round so far is a reply whose calls are still to come."""
-    return not any(isinstance(entry, ToolResult) for entry in entries)
+def _same_response(entries: list[Seen], entry: Seen) -> bool:
+    """Whether the entry is of the reply that a round is so far: a call of it, or what says so itself."""
+    if isinstance(entry, ToolCall):
+        return not any(isinstance(each, ToolResult) for each in entries)
+    return response_of(entry) is not None and response_of(entry) == response_of(entries[-1])
 
 
 def _seen_from(compaction: Compaction) -> str:
@@ -163,7 +219,7 @@ def _turns(entries: list[AnyEntry], first: int, kept: frozenset[str], at_compact
     running: set[str | int] = set()
     alone: int | None = None
     for at, entry in enumerate(entries):
-        if isinstance(entry, Compaction):
+        if isinstance(entry, Compaction) or (isinstance(entry, Note) and entry.kind == WITHDRAWN):
             continue
         shown = _shown(entry, at_compaction)
         name: str | int

@@ -27,6 +27,7 @@ from stratalog.engine.memory_tools import let_in, page_text, pages_of
 from stratalog.engine.minding import note_shown, shown_before
 from stratalog.engine.notes import Blocks, asker_of, tag_of, users_in
 from stratalog.engine.profiling import PageOf, all_hold, page_files
+from stratalog.engine.reading import withdrawn_by
 from stratalog.engine.recalling import Most, gathered, passed
 from stratalog.engine.remembering import Records
 from stratalog.engine.seeing import counter_of
@@ -335,12 +336,15 @@ def users_of(session: Session) -> list[str]:
 
 
 def entries_of(session: Session, turn: str) -> list[AnyEntry]:
-    """The entries of a turn, also of one before a restart, in order, read from the end only as far back as
-    the message that opened it."""
+    """The entries of a turn that were not withdrawn, also of one before a restart, in order, read from the
+    end only as far back as the message that opened it."""
     found: list[AnyEntry] = []
+    gone: frozenset[str] = frozenset()
     for entry in session.entries(reverse=True, generations="all"):
+        gone |= withdrawn_by(entry)
         if entry.turn == turn:
-            found.append(entry)
+            if entry.id not in gone:
+                found.append(entry)
             if entry.id == turn:
                 break
     return found[::-1]

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from stratalog.context.view import standing as standing
+from stratalog.context.view import withdrawal as withdrawal
+from stratalog.context.view import withdrawn_by as withdrawn_by
 from stratalog.errors import DamagedLog
 from stratalog.keys import SessionKey
 from stratalog.log import codec

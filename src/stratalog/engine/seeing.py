@@ -219,7 +219,8 @@ class Seeing:
                 seen, first = view(entries), entries[0].seq if entries else 0
             if seen.summary is not None:
                 earlier = [self._system(memo, seq) for seq in live.meta.system if seq < first]
-                system = (*(entry for entry in earlier if entry is not None), *seen.system)
+                said = [each for each in earlier if each is not None and each.id not in live.meta.withdrawn]
+                system = (*said, *seen.system)
                 seen = msgspec.structs.replace(seen, system=system)
         if turn is not None:
             turns = tuple(each for each in seen.turns if not each.waiting or each.turn == turn)

@@ -12,7 +12,7 @@ import msgspec
 
 from stratalog.config import Settings
 from stratalog.context.budget import Context
-from stratalog.context.view import View, starts_at, view
+from stratalog.context.view import View, starts_at, view, withdrawal
 from stratalog.engine.reading import folded, heard, since, whole, without_references
 from stratalog.engine.seeing import ContextOptions, Seeing, Wants, memo_of
 from stratalog.engine.strata import Strata
@@ -99,6 +99,24 @@ class Session:
         With a `fence` only as its holder: raises `StaleFence` once the session was taken by another.
         """
         return self._write(list(entries), fence)
+
+    def withdraw(
+        self, *entries: AnyEntry, meta: dict[str, Any] | None = None, fence: int | None = None
+    ) -> list[AnyEntry]:
+        """Takes messages, calls and results of this session out of what a model sees from now on, in every
+        process; they stay in the log, in transcripts and in what a search finds. A message among them that
+        waits for its turn waits no more. Returns what was appended: a note with `meta`, and ends of turns.
+
+        What a summary says of them it goes on saying. A `fence` is as for `append`. Raises `InvalidInput`
+        for an entry that is not stored, or of another kind.
+        """
+        if not entries:
+            return []
+        note = withdrawal(entries, meta)
+        gone = {entry.id for entry in entries}
+        waiting = [turn for turn in self._caught_up().turns.queued if turn.message.id in gone]
+        ends = [TurnEnd(turn=turn.turn, status="interrupted") for turn in waiting]
+        return self._write([note, *ends], fence)
 
     def submit(self, content: Content, *, meta: dict[str, object] | None = None) -> Arrival:
         """Logs a user's message at once, whoever holds the session; it waits to be taken by `next`."""
@@ -216,15 +234,16 @@ class Session:
         return left
 
     @contextmanager
-    def held(self) -> Iterator[int]:
+    def held(self, *, wait: float | None = 0) -> Iterator[int]:
         """Holds the session without a turn for a `with` block; gives the fence to append under.
 
-        Raises `SessionBusy` while a turn runs. Past its deadline it is lost to the next that wants it.
+        Raises `SessionBusy` while a turn runs for longer than `wait` seconds (None: as long as it takes).
+        Past its deadline it is lost to the next that wants it.
         """
         live = self._live()
         tenure = self._tenure("", None)
         try:
-            self._manager.take(live, tenure, 0)
+            self._manager.take(live, tenure, wait)
             yield self._fence()
         finally:
             self._manager.release(live, tenure)

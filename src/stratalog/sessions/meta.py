@@ -40,6 +40,8 @@ FACT = "fact"
 METADATA = "metadata"
 REMEMBERED = "remembered"
 BLOCKS = "memory_blocks"
+WITHDRAWN = "withdrawn"
+WITHDRAWN = "withdrawn"
 UNTITLED = "New session"
 _RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
 
@@ -67,9 +69,9 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """Times are milliseconds UTC. `updated_at` is that of the last message a person or a model wrote;
     `messages` counts these since the last restart. `seq` and `last` are the number and the id of the last
     entry that is counted in here: a log that has another entry there was made anew. `system` are the numbers
-    of the system's messages since the last restart, which a context shows however old they are. `facts` are
-    those pinned, in that order; `remembers` says whether a change of working memory was seen since the last
-    restart.
+    of the system's messages since the last restart, which a context shows however old they are, but for those
+    whose ids are in `withdrawn`. `facts` are those pinned, in that order; `remembers` says whether a change
+    of working memory was seen since the last restart.
 
     `metadata` is what was said of the session itself, such as where its records may live; a restart keeps it.
     `answered` is the number of the last end of an answered turn, `remembered` that up to which turns are in
@@ -87,6 +89,7 @@ class SessionMeta(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     seq: int = 0
     last: str = ""
     system: tuple[int, ...] = ()
+    withdrawn: tuple[str, ...] = ()
     generation: int = 1
     forked_from: str = ""
     working_memory: dict[str, Any] = {}
@@ -160,6 +163,10 @@ def _noted(meta: SessionMeta, note: Note) -> dict[str, Any]:
         return {"metadata": {name: value for name, value in told.items() if value is not None}}
     if note.kind == REMEMBERED and isinstance(data.get("seq"), int):
         return {"remembered": max(meta.remembered, data["seq"])}
+    if note.kind == WITHDRAWN:
+        named = data.get("system")
+        ids = [each for each in named if isinstance(each, str)] if isinstance(named, list | tuple) else []
+        return {"withdrawn": (*meta.withdrawn, *ids)} if ids else {}
     return {"blocks": note.seq} if note.kind == BLOCKS else {}
 
 
@@ -246,6 +253,7 @@ _BLANK = {name: getattr(SessionMeta(key=""), name) for name in SessionMeta.__str
 _OF_A_HISTORY = (
     "messages",
     "system",
+    "withdrawn",
     "working_memory",
     "remembers",
     "facts",
