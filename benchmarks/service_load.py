@@ -1,6 +1,7 @@
 """Many sessions that stream turns of one real `stratalog serve`, all at the same time, and what became of it.
 
     python benchmarks/service_load.py [--sessions 200] [--seconds 60] [--break kill|term] [--no-memory]
+        [--turns N] [--live-bytes N]
 
 Three processes on this machine: the service, a scripted model behind real HTTP, and the clients, which are
 this one. Each session is one client with a token of its own. It says a numbered message under an
@@ -12,7 +13,12 @@ was not finished once more, with the same key.
 Afterwards the logs are read with the library. Told are: what is wrong (messages missing, twice or out of
 order; replies that are not those that were streamed; logs that are not sound; answers that should not be),
 turns in a second, how long a turn and its first word took, the processor's time of the service for a turn,
-and its memory and open files, as slopes over the second half.
+and its memory and open files: every 10 s, and as slopes over the second half.
+
+What may grow is bounded: the events of turns that ended by 8 MB, and what is remembered of logs by the
+setting `live_bytes`. A short run ends before either is full; with `--live-bytes` the second is full soon.
+But what a turn that runs has to see is in memory in any case, and grows with each turn of its session: for
+how much all else takes, have `--turns` end them.
 """
 
 from __future__ import annotations
@@ -53,13 +59,15 @@ TENANT: Final = "load"
 PATIENCE: Final = 120.0
 DROPPED: Final = 0.05  # of all streams, that are left in the middle
 PIECES: Final = 20
+EVERY: Final = 10.0  # seconds, from one moment at which the memory is told to the next
 _NUMBER: Final = re.compile(r"message (\d+\.\d+)")
 _FILLING: Final = "The harbour ferry leaves at seven in the morning and comes back after dark. " * 4
 
 
 class Plan(NamedTuple):
     """So many sessions for so many seconds, the service broken off so often; `memory` is on as it is by
-    default, and then each user is remembered."""
+    default, and then each user is remembered. After so many `turns` a client begins another session (0:
+    never). `live_bytes` is the setting of that name, 0 for its default."""
 
     sessions: int
     seconds: float
@@ -67,6 +75,8 @@ class Plan(NamedTuple):
     breaks: int = 0
     memory: bool = True
     seed: int = 0
+    turns: int = 0
+    live_bytes: int = 0
 
 
 class Said(NamedTuple):
@@ -115,7 +125,7 @@ def load(plan: Plan, root: Path) -> Outcome:
     """Runs it in `root`, an empty directory, and looks at what is left."""
     with ExitStack() as stack:
         data, model = root / "data", stack.enter_context(model_server())
-        configure(data, model, plan.memory)
+        configure(data, model, plan)
         service = Service(data, plan.how)
         stack.callback(service.kill)
         outcome = asyncio.run(Load(plan, service, tokens(data, plan.sessions)).run())
@@ -187,7 +197,7 @@ class Load:
         self._service = service
         self._tokens = tokens
         self._chance = random.Random(plan.seed)
-        self._said: dict[str, list[Said]] = {f"c{number}": [] for number in range(plan.sessions)}
+        self._said: dict[str, list[Said]] = {}
         self._wrong: list[str] = []
         self._samples: list[Sample] = []
         self._began = time.monotonic()
@@ -220,15 +230,18 @@ class Load:
     async def _talk(self, client: httpx.AsyncClient, number: int) -> None:
         """One session, message after message, until the time is over."""
         chat, at = f"c{number}", 0
+        turns = self._plan.turns
         headers = {"authorization": f"Bearer {self._tokens[number]}"}
         while time.monotonic() - self._began < self._plan.seconds:
+            if turns:
+                chat = f"c{number}-{at // turns}"
             words = f"This is message {number}.{at}, and the ferry is late."
             talk = Talk(client, chat, words, {**headers, "idempotency-key": f"k{number}.{at}"}, self._chance)
             said = await talk.said()
             self._wrong += talk.wrong
             if said is None:
                 return
-            self._said[chat].append(said)
+            self._said.setdefault(chat, []).append(said)
             at += 1
 
     async def _break(self) -> None:
@@ -381,11 +394,13 @@ def answer_as_model(pipe: Connection) -> None:
         pipe.recv()
 
 
-def configure(data: Path, model: str, memory: bool) -> None:
+def configure(data: Path, model: str, plan: Plan) -> None:
     """A data directory whose agents ask the model, and remember by words alone."""
     data.mkdir(parents=True)
-    kept = "enabled = true\nmodel = 'extractive'" if memory else "enabled = false"
-    (data / "stratalog.toml").write_text(f'model = "openai:gpt-5"\nbase_url = "{model}"\n[memory]\n{kept}\n')
+    bound = f"live_bytes = {plan.live_bytes}\n" if plan.live_bytes else ""
+    kept = "enabled = true\nmodel = 'extractive'" if plan.memory else "enabled = false"
+    told = f'model = "openai:gpt-5"\nbase_url = "{model}"\n{bound}[memory]\n{kept}\n'
+    (data / "stratalog.toml").write_text(told)
 
 
 def tokens(data: Path, count: int) -> list[str]:
@@ -446,6 +461,15 @@ def slope(samples: Sequence[Sample], what: Literal["memory", "files"]) -> float:
     return line.slope * 60
 
 
+def spaced(samples: Sequence[Sample]) -> list[Sample]:
+    """Those of the samples that are `EVERY` seconds apart, the first of them at the end of warming up."""
+    found: list[Sample] = []
+    for each in samples:
+        if each.at >= (found[-1].at if found else 0.0) + EVERY:
+            found.append(each)
+    return found
+
+
 def told(plan: Plan, outcome: Outcome) -> Iterator[str]:
     """The lines that say what came of it."""
     turns = outcome.turns
@@ -473,6 +497,8 @@ def _seen(outcome: Outcome) -> Iterator[str]:
         f"memory          {middle.memory / 1e6:.0f} MB halfway, {last.memory / 1e6:.0f} MB at the end, "
         f"{memory:+.1f} MB a minute"
     )
+    moments = ", ".join(f"{each.memory / 1e6:.0f} MB at {each.at:.0f} s" for each in spaced(outcome.samples))
+    yield f"                {moments}"
     yield f"open files      {last.files}, {files:+.0f} a minute"
 
 
@@ -491,6 +517,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--break", dest="how", choices=["kill", "term"], default="", help="break it off")
     parser.add_argument("--breaks", type=int, default=2, help="how often")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="remember nothing")
+    parser.add_argument("--turns", type=int, default=0, help="of a session, before its client begins another")
+    parser.add_argument("--live-bytes", type=int, default=0, help="the setting of that name")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", type=Path, default=None, help="where the data directory is made")
     plan = parser.parse_args(arguments)

@@ -18,7 +18,10 @@ from stratalog.errors import InvalidConfig
 FILE = "stratalog.toml"
 AGENT_FILE = "agent.toml"
 _HINT = "docs/configuration.md lists every setting"
-_FOR_ALL = ("store", "sync", "blob_threshold", "evaluation_tenants", "background", "recall")
+_FOR_ALL = (
+    *("store", "sync", "blob_threshold", "live_sessions", "live_bytes", "evaluation_tenants"),
+    *("background", "recall"),
+)
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,11 +142,13 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Durations are seconds, sizes bytes, budgets tokens.
 
-    `store`, `sync` and `blob_threshold`, which are the log's, `background` and `recall` are read from
-    `stratalog.toml` alone.
+    `store`, `sync` and `blob_threshold`, which are the log's, `live_sessions`, `live_bytes`, `background` and
+    `recall` are read from `stratalog.toml` alone.
     `lock_deadline` is how long a turn may hold its session; `idle_ttl` how long an unused session stays in
-    memory; `restart_window` how long a restart of a busy session may be confirmed; `title_length` in
-    characters as a person counts them; `context_budget` what `context()` fits when not told otherwise.
+    memory, where at most `live_sessions` are, with `live_bytes` of their logs: less than what is used at the
+    same time, and each turn reads its log anew. `restart_window` is how long a restart of a busy session may
+    be confirmed; `title_length` in characters as a person counts them; `context_budget` what `context()` fits
+    when not told otherwise.
 
     `system` is what the system says to the model before every conversation; `models` are shell patterns of
     models that a user's request to a service may name for one turn, besides the agent's own.
@@ -162,6 +167,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     blob_threshold: int = 65_536
     lock_deadline: float = 120.0
     idle_ttl: float = 3600.0
+    live_sessions: int = 1_000
+    live_bytes: int = 32_000_000
     restart_window: float = 30.0
     title_length: int = 40
     context_budget: int = 8_000

@@ -10,6 +10,8 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.children import child
 from stratalog.errors import SessionBusy
@@ -240,6 +242,97 @@ def test_ten_thousand_sessions_touched_once_leave_memory_flat(manager: SessionMa
     assert after - before < 100_000
     assert len(os.listdir("/proc/self/fd")) == files
     assert sum(isinstance(each, Live) for each in gc.get_objects()) < 100
+
+
+def keys(count: int) -> list[SessionKey]:
+    return [session_key("a", "cli", f"c{number}") for number in range(count)]
+
+
+def test_the_oldest_idle_sessions_leave_memory_where_there_are_too_many(clock: Clock) -> None:
+    """Of more than three those go that were not used for longest, but none that is held, waited for, or of
+    which a restart may be confirmed; what goes is offered for saving, once."""
+    gone: list[SessionKey] = []
+    manager = SessionManager(lock_path=None, clock=clock, on_evict=lambda live: gone.append(live.key), most=3)
+    every = keys(8)
+    lives = [live_of(manager, key) for key in every[:3]]
+    tenure = held(manager, lives[0])
+    lives[1].waiting.append(Tenure("waits", 60))
+    assert not manager.confirm_restart(lives[2], 30.0)
+    for key in every[3:5]:
+        live_of(manager, key)
+    assert gone == [every[3]]  # the one that is used now is the fourth that cannot go
+    clock.now += 30.1
+    live_of(manager, every[5])
+    assert gone == [every[3], every[2], every[4]]
+    manager.release(lives[0], tenure)
+    lives[1].waiting.clear()
+    live_of(manager, every[0])
+    live_of(manager, every[6])
+    assert gone == [every[3], every[2], every[4], every[1]]
+    assert [manager.find(key) is not None for key in every] == [True, *[False] * 4, True, True, False]
+
+
+def test_the_oldest_idle_sessions_leave_memory_where_they_weigh_too_much(clock: Clock) -> None:
+    """What is used last is weighed then, and others go until all are light enough; alone it stays."""
+    weights = dict.fromkeys(keys(4), 30)
+    manager = SessionManager(lock_path=None, clock=clock, heaviest=100, weigh=lambda live: weights[live.key])
+    first, second, third, fourth = weights
+    for key in (first, second, third):
+        live_of(manager, key)
+    assert manager.weight == 90
+    weights[first] = 50
+    live_of(manager, first)
+    assert (manager.weight, manager.find(second)) == (80, None)
+    weights[fourth] = 101
+    live_of(manager, fourth)
+    assert (manager.weight, len(manager)) == (101, 1)
+    manager.close()
+    assert manager.weight == 0
+
+
+def test_one_who_still_has_a_session_that_was_let_go_takes_the_one_that_is_there(clock: Clock) -> None:
+    """There is one live state of a session: who got it before it was let go waits for its present holder."""
+    manager = SessionManager(lock_path=None, clock=clock, most=1)
+    first, second = keys(2)
+    before = live_of(manager, first)
+    live_of(manager, second)
+    now = live_of(manager, first)
+    assert now is not before
+    tenure = held(manager, now, "theirs")
+    with pytest.raises(SessionBusy) as caught:
+        manager.take(before, Tenure("x", 60), 0)
+    assert caught.value.where["holder"] == "theirs"
+    manager.release(now, tenure)
+    mine = held(manager, before)
+    assert (now.tenure, before.tenure) == (mine, None)
+    manager.release(before, mine)
+    assert (now.tenure, now.status) == (None, "idle")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["touch", "take", "release"]), st.integers(0, 7), st.integers(0, 40)))
+)
+def test_the_bounds_are_kept_whatever_is_done(steps: list[tuple[str, int, int]]) -> None:
+    """After any calls no session that is held has left memory, the weight is the sum of what is there, and
+    where a bound is passed nothing that is idle is left but what was used last."""
+    weights = dict.fromkeys(keys(8), 0)
+    manager = SessionManager(lock_path=None, most=3, heaviest=60, weigh=lambda live: weights[live.key])
+    holding: dict[SessionKey, Tenure] = {}
+    for what, number, weight in steps:
+        key = list(weights)[number]
+        if what == "release" and key in holding:
+            manager.release(live_of(manager, key), holding.pop(key))
+        weights[key] = weight
+        live = live_of(manager, key)
+        if what == "take" and key not in holding:
+            holding[key] = held(manager, live)
+        there = [found for each in weights if (found := manager.find(each)) is not None]
+        assert all(manager.find(each) is not None for each in holding)
+        assert manager.weight == sum(each.weight for each in there)
+        if len(there) > 3 or manager.weight > 60:
+            assert all(each is live or each.key in holding for each in there)
+    for key, tenure in holding.items():
+        manager.release(live_of(manager, key), tenure)
 
 
 def test_a_restart_is_confirmed_within_its_window(manager: SessionManager, clock: Clock) -> None:

@@ -14,15 +14,16 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 
 from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.meaning import Embedding
+from stratalog.engine.seeing import Memo
 from stratalog.engine.session import Session
 from stratalog.engine.strata import Progress, Rebuilt, Strata
-from stratalog.errors import InvalidInput, InvalidKey, LogError, StratalogError
+from stratalog.errors import AccessDenied, InvalidInput, InvalidKey, LogError, StratalogError
 from stratalog.keys import (
     SessionKey,
     parse_key,
@@ -50,6 +51,9 @@ _RERANKED = 30
 _SUMMARY = 600  # characters
 _DAY_MS = 86_400_000
 _OPEN_TENANTS = 64
+_REMEMBERED = 10_000  # names that callers gave
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -96,6 +100,21 @@ def default_data() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "stratalog"
 
 
+class Lately(OrderedDict[_Key, _Value]):
+    """What was put in lately: of more than `most`, those that were put in first are gone."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._mutex = threading.Lock()
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        with self._mutex:
+            super().__setitem__(key, value)
+            while len(self) > self._most:
+                self.popitem(last=False)
+
+
 class _Shared:
     """What the tenants of one data directory share."""
 
@@ -109,12 +128,18 @@ class _Shared:
         self._mutex = threading.Lock()
         self._strata: dict[str, Strata] = {}
         self._awake: OrderedDict[str, Strata] = OrderedDict()
-        self._agents: dict[tuple[str, str], Settings] = {}
-        self.stalls: dict[SessionKey, tuple[int, int]] = {}
+        self._agents: dict[tuple[str, str], Settings] = {}  # those that have settings of their own
+        self._plain: Lately[tuple[str, str], None] = Lately(_REMEMBERED)  # and those that do not
+        self.stalls: dict[SessionKey, tuple[int, int]] = Lately(_REMEMBERED)
         self.embedding = Embedding(settings.recall)
         self.store = store if store is not None else self._store()
         self.manager = SessionManager(
-            lock_path=lambda key: session_paths(root, key).lock, clock=clock, on_evict=self._evicted
+            lock_path=lambda key: session_paths(root, key).lock,
+            clock=clock,
+            on_evict=self._evicted,
+            most=settings.live_sessions,
+            heaviest=settings.live_bytes,
+            weigh=weight_of,
         )
 
     def of(self, tenant: str) -> Strata:
@@ -140,12 +165,18 @@ class _Shared:
         return found
 
     def settings_of(self, tenant: str, agent: str) -> Settings:
-        """An agent's settings, read once. Raises `InvalidConfig`."""
+        """An agent's settings, read once where it has some of its own. Raises `InvalidConfig`.
+
+        Anybody can think up names of agents: of those without settings only the newest are remembered.
+        """
         found = self._agents.get((tenant, agent))
-        if found is None:
-            found = agent_settings(self.settings, sessions_dir(self.root, tenant, agent).parent)
-            self._agents[tenant, agent] = found
-        return found
+        if found is not None or (tenant, agent) in self._plain:
+            return found or self.settings
+        found = agent_settings(self.settings, sessions_dir(self.root, tenant, agent).parent)
+        if found is self.settings:
+            self._plain[tenant, agent] = None
+            return found
+        return self._agents.setdefault((tenant, agent), found)
 
     def note(self, problem: Problem) -> None:
         with self._mutex:
@@ -261,7 +292,7 @@ class Stratalog:
         if parsed.tenant != self.tenant:
             raise InvalidKey(
                 f"this memory is of tenant {self.tenant!r}", key=str(parsed), hint="use `as_tenant`"
-            )
+            ) from AccessDenied("a session of another tenant was named")
         return Session(
             parsed,
             self._shared.store,
@@ -281,11 +312,17 @@ class Stratalog:
         *,
         agent: str | None = None,
         channel: str | None = None,
+        user: str | None = None,
+        title: str = "",
         limit: int | None = None,
         cursor: str = "",
     ) -> Page:
-        """The sessions, pinned first, then newest by their last message. `cursor` goes on after a page."""
-        return self.strata.page(agent=agent, channel=channel, limit=limit, cursor=cursor)
+        """The sessions, pinned first, then newest by their last message. `user` are those that are this
+        user's alone, or nobody's where it is ""; `title` those that have these words in their title, in any
+        case. `cursor` goes on after a page."""
+        return self.strata.page(
+            agent=agent, channel=channel, user=user, title=title, limit=limit, cursor=cursor
+        )
 
     def search(
         self,
@@ -472,6 +509,12 @@ class Stratalog:
         last = self.store.read(hit.session, after=compacted - 1, before=compacted + 1, blobs=True)
         said = [entry.summary for entry in last if isinstance(entry, Compaction)]
         return excerpt(said[0], hit.terms, _SUMMARY) if said else ""
+
+
+def weight_of(live: Live) -> int:
+    """The bytes of a session's log that are remembered."""
+    memo = live.memo
+    return memo.folding.size if isinstance(memo, Memo) and memo.folding is not None else 0
 
 
 def _verified(store: Verifies, key: SessionKey) -> Verification:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -78,6 +79,7 @@ __all__ = [
     "Warned",
     "ask",
     "elsewhere",
+    "proceed",
     "resume",
     "run",
 ]
@@ -189,6 +191,15 @@ async def resume(
             yield event
 
 
+async def proceed(
+    session: AsyncSession, agent: Agent, turn: AsyncTurn, *, model: Configured | str | None = None
+) -> AsyncGenerator[Event, None]:
+    """Answers in a turn whose message is logged, and which is entered here; see `run`."""
+    async with aclosing(_run(session, agent, turn, model)) as events:
+        async for event in events:
+            yield event
+
+
 async def ask(session: AsyncSession, agent: Agent, content: Content, **how: Any) -> Assistant:
     """The reply of one turn; see `run`, whose options it takes."""
     reply: Assistant | None = None
@@ -211,6 +222,7 @@ async def _run(
     async with turn:
         running = _Running(session, agent, turn)
         replied = False
+        watching = asyncio.create_task(running.watch())
         try:
             async with aclosing(running.events(model)) as events:
                 async for event in events:
@@ -227,6 +239,7 @@ async def _run(
                 await turn.call_sync(turn.sync.leave)
             raise
         finally:
+            watching.cancel()
             if replied:  # nobody waits for it to see the reply, and nobody who stops there takes it away
                 await _after(session, agent, turn.sync.id)
 
@@ -274,7 +287,8 @@ class _Running:
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
         self.narrowed: dict[str, int] = {}  # windows for this turn, of models whose count was too low
-        self.looked = 0.0  # when it was last seen what other processes did
+        self.away: Exception | None = None  # what the turn ends with, for it was taken away
+        self.held: asyncio.Timeout | None = None  # over what is waited for now
 
     async def events(self, model: Configured | str | None) -> AsyncGenerator[Event, None]:
         """All events of the turn, `Replied` last."""
@@ -599,26 +613,43 @@ class _Running:
 
     # --- while it lasts ---
 
-    async def _held(self, work: Awaitable[R]) -> R:
-        """What the work comes to, given up when the turn is taken away. Raises `TurnClosed` then."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=_LOOK)
-                await self._must_hold()
-            return task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    async def watch(self) -> None:
+        """Looks from time to time whether the turn was taken away; what is waited for is given up then."""
+        looks = round(_LOOK_OUTSIDE / _LOOK)
+        for number in count(1):
+            await asyncio.sleep(_LOOK)
+            if number % looks == 0:
+                away = await outcome_of(self.turn.call_sync(self.turn.sync.look))
+                self.away = away if isinstance(away, Exception) else None
+            if self._away() is not None:
+                if self.held is not None:
+                    self.held.reschedule(asyncio.get_running_loop().time())
+                return
 
-    async def _must_hold(self) -> None:
-        """Raises `TurnClosed` when the turn was taken away."""
-        away, now = self.turn.sync.lost, asyncio.get_running_loop().time()
-        if not away and now - self.looked >= _LOOK_OUTSIDE:
-            self.looked = now
-            away = await self.turn.call_sync(self.turn.sync.look)
-        if away:
-            raise lost(self.turn.sync.id, away)
+    def _away(self) -> Exception | None:
+        """What the turn ends with where it was taken away, or where that cannot be known."""
+        away = self.turn.sync.lost
+        return lost(self.turn.sync.id, away) if away else self.away
+
+    async def _held(self, work: Awaitable[R]) -> R:
+        """What the work comes to, given up when the turn is taken away. Raises `TurnClosed` then.
+
+        No task is made for it, for it is called for every word of a reply.
+        """
+        limit = asyncio.timeout(None if self._away() is None else 0)
+        self.held = limit
+        try:
+            async with limit:
+                result = await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self.held = None
+        away = self._away()
+        if away is not None:
+            raise away
+        return result
 
     async def _keep_words(self) -> None:
         """Logs the words of a reply that was broken off, for somebody has read them."""

@@ -15,16 +15,16 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from contextlib import aclosing, nullcontext, suppress
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 
 from stratalog.engine.agent_memory import users_of
-from stratalog.engine.aio import AsyncSession
+from stratalog.engine.aio import AsyncSession, AsyncTurn
 from stratalog.engine.notes import ASKER, asker_of
 from stratalog.engine.outcomes import outcome_of
-from stratalog.engine.running import resume
+from stratalog.engine.running import proceed, resume
 from stratalog.engine.serving import Serving, Tenancy
 from stratalog.engine.serving_log import (
     LATELY_MS,
@@ -48,16 +48,18 @@ from stratalog.engine.serving_streams import (
     told_of,
 )
 from stratalog.engine.session import Arrival, Session
+from stratalog.engine.turn import Turn
 from stratalog.engine.upkeep import tenants
-from stratalog.errors import Conflict, NotFound, StratalogError, words_of
-from stratalog.ids import now_ms
+from stratalog.errors import Conflict, NotFound, SessionBusy, StratalogError, words_of
+from stratalog.ids import ULID, now_ms, ulid_ts
 from stratalog.keys import SessionKey
 from stratalog.log.contract import Problem
 from stratalog.types import Content, TurnEnd
 
 R = TypeVar("R")
 _LINES: Final = 1_000
-_KEPT: Final = 16_000_000  # bytes of memory of events of turns that ended
+_KEYS: Final = 1_000  # of requests to one session, before the old ones are looked for
+_KEPT: Final = 8_000_000  # bytes of memory of events of turns that ended
 _NOTICE: Final = 5.0  # seconds, within which a turn notices that its session was taken
 _log = logging.getLogger("stratalog.engine.serving")
 
@@ -80,11 +82,27 @@ class Ended(NamedTuple):
     seconds: float
 
 
+class _Begun(AsyncTurn):
+    """A turn that began when its message was accepted."""
+
+    def __init__(self, session: AsyncSession, turn: Turn) -> None:
+        super().__init__(session, turn.message.content, None, {})
+        self.sync = turn
+        self.entered = False
+
+    async def __aenter__(self) -> Self:
+        self.entered = True
+        return self
+
+
 class _Waiting(NamedTuple):
+    """`begun`, where the session was free, holds it, and one place in the room."""
+
     turn: str
     user: str
     model: str
     stream: Stream
+    begun: _Begun | None = None
 
 
 class _Line:
@@ -97,9 +115,22 @@ class _Line:
         self.arriving = asyncio.Lock()
         self.seeded = False
         self.requests: dict[str, tuple[str, str]] = {}  # by its key, the turn and the digest of each
+        self.most = _KEYS
         self.seen: int | None = None  # the last entry that is in there
         self.work: asyncio.Task[None] | None = None
         self.running: asyncio.Task[None] | None = None
+
+    def remember(self, found: dict[str, tuple[str, str]]) -> None:
+        """Requests that were found in the log; those of more than a day ago are given up."""
+        self.requests |= found
+        if len(self.requests) > self.most:
+            since = now_ms() - LATELY_MS
+            self.requests = {
+                key: (turn, digest)
+                for key, (turn, digest) in self.requests.items()
+                if ULID.match(turn) and ulid_ts(turn) >= since
+            }
+            self.most = max(_KEYS, 2 * len(self.requests))
 
     @property
     def ahead(self) -> int:
@@ -140,6 +171,7 @@ class Turns:
         self._over_size = 0
         self._room = asyncio.Semaphore(at_once)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._apart: set[asyncio.Task[None]] = set()
 
     # --- what surfaces ask ---
 
@@ -212,7 +244,7 @@ class Turns:
     @property
     def running(self) -> int:
         """How many turns are being answered."""
-        return sum(line.running is not None for line in self._lines.values())
+        return sum(line.running is not None for line in self._lines.values()) + len(self._apart)
 
     @property
     def queued(self) -> int:
@@ -249,7 +281,7 @@ class Turns:
         self.draining = True
         for line in self._lines.values():
             self._go_on(line)
-        work = {line.work for line in self._lines.values() if line.work is not None}
+        work = {line.work for line in self._lines.values() if line.work is not None} | self._apart
         if work:
             _, work = await asyncio.wait(work, timeout=grace)
         if work:
@@ -258,6 +290,8 @@ class Turns:
         for line in self._lines.values():
             if line.running is not None:  # it waits for another process, or for a thread that hangs
                 line.running.cancel()
+        for each in self._apart:
+            each.cancel()
         if work:
             await asyncio.wait(work, timeout=_NOTICE)
         if self._tasks:
@@ -281,15 +315,35 @@ class Turns:
                 known = await self._known(line, asked.key)
                 if known is not None:
                     return self._again(line, asked, *known)
-            alone = not line.waiting
-            busy, arrival = await session.call(_submitted, tenancy, session.sync, content, meta, look=alone)
-            stream = self._opened(session.key, Stream(arrival.turn, most=self._most))
+            begun, busy, turn = await self._logged(tenancy, line, content, meta)
+            stream = self._opened(session.key, Stream(turn, most=self._most))
             position = line.ahead or int(busy)
-            line.waiting.append(_Waiting(arrival.turn, user, asked.model, stream))
+            line.waiting.append(_Waiting(turn, user, asked.model, stream, begun))
             if position:
-                stream.tell(Queued(turn=arrival.turn, position=position))
+                stream.tell(Queued(turn=turn, position=position))
             self._go_on(line)
-        return Accepted(arrival.turn, position, stream)
+        return Accepted(turn, position, stream)
+
+    async def _logged(
+        self, tenancy: Tenancy, line: _Line, content: Content, meta: dict[str, Any]
+    ) -> tuple[_Begun | None, bool, str]:
+        """Logs the message, and its turn's start with it where that can begin at once, which saves an append;
+        whether somebody held the session, where that was looked at; the turn."""
+        session, alone = line.session, not line.waiting
+        now = alone and not self._room.locked() and not session._line.waiting
+        if now:
+            await self._room.acquire()
+        begun: _Begun | None = None
+        try:
+            arrived = await session.call(_arrived, tenancy, session.sync, content, meta, look=alone, now=now)
+            if isinstance(arrived, Turn):
+                begun = _Begun(session, arrived)
+                return begun, False, arrived.id
+            busy, arrival = arrived
+            return None, busy, arrival.turn
+        finally:
+            if now and begun is None:
+                self._room.release()
 
     def _again(self, line: _Line, asked: Request, turn: str, digest: str) -> Accepted:
         if digest != asked.digest:
@@ -301,7 +355,7 @@ class Turns:
         """The turn and the digest of the message that was accepted under this key, if one was."""
         for _ in range(2):
             found, line.seen = await line.session.call(requests_of, line.session.sync, line.seen)
-            line.requests |= found
+            line.remember(found)
             if key not in line.requests:
                 return None
             there = await outcome_of(self.state(line.session, line.requests[key][0]))
@@ -346,7 +400,8 @@ class Turns:
             return
         for each in list(line.waiting)[1 if line.running is not None else 0 :]:
             if each.stream.ending is None:
-                self._end(line, each, Paused(turn=each.turn, status="queued"))
+                status = "queued" if each.begun is None else "started"
+                self._end(line, each, Paused(turn=each.turn, status=status))
 
     async def _work(self, line: _Line) -> None:
         """Answers what waits in the line, one by one."""
@@ -354,6 +409,9 @@ class Turns:
             head, began = line.waiting[0], self._clock()
             line.running = self._task(self._answer(line, head))
             await asyncio.wait({line.running})
+            if head.begun is not None:
+                self._room.release()
+                await self._never_entered(line, head.begun, line.running)
             ending = head.stream.ending or await self._settled_safely(line, head, line.running)
             line.running = None
             line.waiting.popleft()
@@ -364,15 +422,33 @@ class Turns:
         line.work = None
 
     async def _answer(self, line: _Line, head: _Waiting) -> None:
-        async with self._room:
+        async with self._room if head.begun is None else nullcontext():
             if not self.draining:
                 await self._run(line.session, line.tenancy, head)
+
+    async def _never_entered(self, line: _Line, begun: _Begun, task: asyncio.Task[None]) -> None:
+        """Lets go of the session where something came between the turn's start and who would answer in it."""
+        if begun.entered:
+            return
+        turn = begun.sync
+        if self.draining:
+            ended = line.session.call(turn.leave)
+        else:
+            ended = line.session.call(turn.end, "aborted" if task.cancelled() else "interrupted")
+        failed = await outcome_of(ended)
+        if isinstance(failed, Exception):
+            line.session.note(Problem(f"a turn was not ended: {words_of(failed)}", key=str(line.session.key)))
 
     async def _run(self, session: AsyncSession, tenancy: Tenancy, head: _Waiting) -> None:
         user = head.user or await session.call(lambda: asker_of(None, users_of(session.sync)))
         agent = await tenancy.agent(session.key.agent, session=session.sync, user=user)
-        began = False
-        async with aclosing(resume(session, agent, head.turn, model=head.model or None)) as events:
+        began, model = False, head.model or None
+        answering = (
+            resume(session, agent, head.turn, model=model)
+            if head.begun is None
+            else proceed(session, agent, head.begun, model=model)
+        )
+        async with aclosing(answering) as events:
             async for event in events:
                 if not began:
                     head.stream.tell(Started(turn=head.turn))
@@ -432,13 +508,37 @@ class Turns:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    # --- turns that are in no line ---
 
-def _submitted(
-    tenancy: Tenancy, session: Session, content: Content, meta: dict[str, Any], *, look: bool
-) -> tuple[bool, Arrival]:
-    """Logs the message, and says whether somebody held the session, where that is to be looked at. Raises
-    `InvalidConfig` where nobody could answer it."""
+    def keep(
+        self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, Ending | None]]
+    ) -> asyncio.Task[None]:
+        """Sees to the end of a turn of this session that is in no line, when there is room for it. It counts
+        as one that runs; `drain` waits for it, lets go of it, and cancels what is left then; `ended` is told
+        how the work says that it ended (None: not here)."""
+        task = self._task(self._seen_to(key, work))
+        self._apart.add(task)
+        task.add_done_callback(self._apart.discard)
+        return task
+
+    async def _seen_to(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, Ending | None]]) -> None:
+        began = self._clock()
+        async with self._room:
+            ending = await work()
+        if ending is not None:
+            self._told_end(Ended(key, ending, self._clock() - began))
+
+
+def _arrived(
+    tenancy: Tenancy, session: Session, content: Content, meta: dict[str, Any], *, look: bool, now: bool
+) -> Turn | tuple[bool, Arrival]:
+    """Logs the message: begins its turn, where that is to be `now` and nobody has the session; or else says
+    whether somebody held it, where that is to be looked at. Raises `InvalidConfig` where nobody could answer
+    it."""
     tenancy.agent_now(session.key.agent)
+    if now and session.exists:  # where there is none, a turn needs two appends, and the second could fail
+        with suppress(SessionBusy):
+            return session.turn_now(content, meta=meta)
     busy = look and session.busy
     return busy, session.submit(content, meta=meta)
 

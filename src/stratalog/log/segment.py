@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -262,16 +262,13 @@ def offset_of(fd: int, start: int, end: int, seq: int, *, beyond: bool = False) 
     With `beyond`, the first that has no smaller one either; they differ only where lines ran together.
     """
     # Mostly asked for what was appended last: a look at the end answers that.
-    near, at = max(start, end - _NEAR), end
-    for line in lines_back(fd, near, end):
-        if line.offset == near > start:  # the middle of a line
-            break
-        got = entries_of(line)
-        if got and got[0 if beyond else -1].seq < seq:
-            return at
-        at = line.offset if got else at
+    near = max(start, end - _NEAR)
+    tail = list(lines(fd, near, end))[1 if near > start else 0 :]  # the first may be the end of a line
+    whole = near == start
+    if tail and (whole or _is_before(tail[0], seq, beyond=beyond)):
+        return _first(tail, seq, end, beyond=beyond)
     low, high = start, end
-    while high - low > _CHUNK:
+    while high - low > _NEAR:
         middle = (low + high) // 2
         found = next(
             ((line, got) for line in islice(lines(fd, middle, high), 1, None) if (got := entries_of(line))),
@@ -281,11 +278,43 @@ def offset_of(fd: int, start: int, end: int, seq: int, *, beyond: bool = False) 
             high = middle
         else:
             low = found[0].offset
-    for line in lines(fd, low, end):
-        got = entries_of(line)
-        if got and got[0 if beyond else -1].seq >= seq:
-            return line.offset
-    return end
+    few: list[Line] = []
+    more = lines(fd, low, end)
+    for line in more:
+        few.append(line)
+        if line.offset >= high:
+            break
+    at = _first(few, seq, -1, beyond=beyond)
+    if at >= 0:
+        return at
+    return next((line.offset for line in more if _is_before(line, seq, beyond=beyond) is False), end)
+
+
+def _first(found: Sequence[Line], seq: int, otherwise: int, *, beyond: bool) -> int:
+    """Where the first of these lines begins for which `_is_before` is false."""
+    if found and _is_before(found[-1], seq, beyond=beyond):
+        return otherwise
+    low, high = 0, len(found)
+    while low < high:
+        middle = at = (low + high) // 2
+        before = _is_before(found[at], seq, beyond=beyond)
+        while before is None and at + 1 < high:
+            at += 1
+            before = _is_before(found[at], seq, beyond=beyond)
+        if before:
+            low = at + 1
+        else:
+            high = middle
+    return next(
+        (line.offset for line in found[low:] if _is_before(line, seq, beyond=beyond) is False), otherwise
+    )
+
+
+def _is_before(line: Line, seq: int, *, beyond: bool) -> bool | None:
+    """Whether the line's last entry (with `beyond` its first) is before number `seq`; None where it has
+    none."""
+    got = entries_of(line)
+    return got[0 if beyond else -1].seq < seq if got else None
 
 
 def latest_fence(fd: int, start: int, end: int, otherwise: int) -> int:

@@ -2,14 +2,17 @@
 
 Serial within a session, parallel across. Threads that want the same session wait in the order in which they
 came; other processes are seen through the session's lock file. A holder past its deadline loses the session
-to the next one that wants it. What is idle for longer than its time to live leaves memory, but never while it
-is waited for or held by one who may still hold it. A forked child begins with nothing: what is held is its
-parent's. Nothing here writes a log: the engine does, with what this returns.
+to the next one that wants it. What is idle for longer than its time to live leaves memory, and before that
+what was not used for longest where there are too many sessions or they weigh too much; but never one that is
+waited for or held by one who may still hold it, nor one of which a restart may be confirmed. A forked child
+begins with nothing: what is held is its parent's. Nothing here writes a log: the engine does, with what this
+returns.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -45,6 +48,7 @@ class Tenure:
         self.fence = 0
         self.lost: Lost = ""
         self.hold: Hold | None = None
+        self.live: Live | None = None  # that it is a tenure of, once it was asked for
         self.after_overdue = ""
         self.took_over = False
 
@@ -60,6 +64,8 @@ class Live:
         self.tenure: Tenure | None = None
         self.waiting: deque[Tenure] = deque()
         self.restart_asked: float | None = None
+        self.restart_until = 0.0
+        self.weight = 0
         self.changed = threading.Condition()
         self.ttl = 0.0
         self.learn_anew(meta)
@@ -76,7 +82,9 @@ class Live:
 class SessionManager:
     """Live sessions. `lock_path` says where a session's lock file is, None where no other process can be.
 
-    `clock` gives seconds for idleness and confirmation; deadlines use the machine's own clock.
+    Idle ones stay while there are at most `most` sessions that together weigh at most `heaviest`, as `weigh`
+    says when each is used. `clock` gives seconds for idleness and confirmation; deadlines use the machine's
+    own clock.
     """
 
     def __init__(
@@ -85,10 +93,15 @@ class SessionManager:
         lock_path: Callable[[SessionKey], Path] | None,
         clock: Callable[[], float] = time.monotonic,
         on_evict: Callable[[Live], None] = lambda live: None,
+        most: int = 1_000,
+        heaviest: int = sys.maxsize,
+        weigh: Callable[[Live], int] = lambda live: 0,
     ) -> None:
         self._lock_path = lock_path
         self._clock = clock
         self._on_evict = on_evict
+        self._most, self._heaviest, self._weigh = most, heaviest, weigh
+        self._weight = 0
         self._live: OrderedDict[SessionKey, Live] = OrderedDict()
         self._mutex = threading.RLock()
         self._swept = clock()
@@ -96,6 +109,11 @@ class SessionManager:
 
     def __len__(self) -> int:
         return len(self._live)
+
+    @property
+    def weight(self) -> int:
+        """What the sessions in memory weighed when each was used last."""
+        return self._weight
 
     def find(self, key: SessionKey) -> Live | None:
         return self._live.get(key)
@@ -112,10 +130,40 @@ class SessionManager:
             live.last_active = now
             live.ttl = ttl
             self._live.move_to_end(key)
+            weight = self._weigh(live)
+            self._weight += weight - live.weight
+            live.weight = weight
             due = now - self._swept > min(60.0, ttl)
+            gone = self._make_room(live)
+        for each in gone:
+            self._on_evict(each)
         if due:
             self.sweep()
         return live
+
+    def _make_room(self, used: Live) -> list[Live]:
+        """Takes out of memory what was not used for longest until the bounds are kept, but never `used`, and
+        nothing that is busy. The mutex is held."""
+        gone: list[Live] = []
+        if len(self._live) <= self._most and self._weight <= self._heaviest:
+            return gone
+        count, weight, now = len(self._live), self._weight, self._clock()
+        for live in self._live.values():
+            if count <= self._most and weight <= self._heaviest:
+                break
+            if live is not used and not live.waiting and live.tenure is None and live.restart_until < now:
+                gone.append(live)
+                count, weight = count - 1, weight - live.weight
+        for live in gone:
+            self._let_go(live)
+        return gone
+
+    def _let_go(self, live: Live) -> None:
+        """Takes it out of memory. The mutex is held."""
+        if self._live.get(live.key) is live:
+            del self._live[live.key]
+            self._weight -= live.weight
+            live.weight = 0
 
     def sweep(self) -> int:
         """Lets what was idle for its time to live leave memory; returns how many did."""
@@ -133,7 +181,7 @@ class SessionManager:
                 still = self._clock() - live.last_active > live.ttl
                 if still and live.tenure is None and not live.waiting:
                     gone.append(live)
-                    self._live.pop(live.key, None)
+                    self._let_go(live)
         for live in gone:
             self._on_evict(live)
         return len(gone)
@@ -144,7 +192,7 @@ class SessionManager:
         if live is not None:
             with live.changed:
                 live.learn_anew(SessionMeta(key=str(key)))
-                live.restart_asked = None
+                live.restart_asked, live.restart_until = None, 0.0
                 self.revoke(live, "deleted", "idle")
 
     def take(self, live: Live, tenure: Tenure, wait: float | None) -> None:
@@ -153,18 +201,26 @@ class SessionManager:
         Raises `SessionBusy`, `StorageFailed`. The caller releases the tenure whatever happens.
         """
         give_up = None if wait is None else time.monotonic() + wait
+        while not self._taken(live, tenure, give_up):
+            live = self._live.get(live.key, live)
+
+    def _taken(self, live: Live, tenure: Tenure, give_up: float | None) -> bool:
+        """Gives the session to `tenure`; False when this is not what is known of it any more, for it was let
+        go, and used again since."""
         with live.changed:
             live.waiting.append(tenure)
             try:
-                with self._mutex:  # it may have been let go just now
-                    self._live.setdefault(live.key, live)
+                with self._mutex:
+                    if self._live.setdefault(live.key, live) is not live:
+                        return False
+                tenure.live = live
                 while True:
                     pause: float | None = None
                     holder = live.tenure.turn if live.tenure is not None else ""
                     if live.waiting[0] is tenure:
                         busy = self._try(live, tenure)
                         if busy is None:
-                            return
+                            return True
                         pause, holder = busy
                     if give_up is not None:
                         left = give_up - time.monotonic()
@@ -215,6 +271,7 @@ class SessionManager:
 
     def release(self, live: Live, tenure: Tenure, status: Status = "idle") -> None:
         """Ends a tenure; one that was lost already, or never began, changes nothing."""
+        live = tenure.live or live
         with live.changed:
             if live.tenure is tenure:
                 live.tenure = None
@@ -250,9 +307,9 @@ class SessionManager:
         """Whether a restart was asked for within `window` seconds before; if not, it is now."""
         now = self._clock()
         with live.changed:
-            asked, live.restart_asked = live.restart_asked, now
+            asked, live.restart_asked, live.restart_until = live.restart_asked, now, now + window
             if asked is not None and now - asked <= window:
-                live.restart_asked = None
+                live.restart_asked, live.restart_until = None, 0.0
                 return True
             return False
 
@@ -260,7 +317,8 @@ class SessionManager:
         """Releases every session and forgets them all."""
         with self._mutex:
             lives = list(self._live.values())
-            self._live.clear()
+            for live in lives:
+                self._let_go(live)
         for live in lives:
             self.revoke(live, "aborted", "idle")
             self._on_evict(live)
@@ -273,6 +331,7 @@ class SessionManager:
         # Locks may have been held by threads that there are not here.
         self._mutex = threading.RLock()
         self._live = OrderedDict()
+        self._weight = 0
 
 
 _managers: weakref.WeakSet[SessionManager] = weakref.WeakSet()
