@@ -150,5 +150,5 @@ def test_what_a_models_name_means(data: Path, name: str, agent: str, meant: Chos
         own.mkdir(parents=True)
         (own / "agent.toml").write_text("")
         assert chosen(memory, name, agent) == meant
-        assert list(agents(memory, lambda metadata: True)) == ["assistant", "coach", "talker"]
-        assert list(agents(memory, lambda metadata: False)) == ["assistant", "coach"]
+        assert list(agents(memory, None)) == ["assistant", "coach", "talker"]
+        assert list(agents(memory, "ana")) == ["assistant", "coach"]

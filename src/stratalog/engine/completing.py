@@ -200,7 +200,7 @@ def answer_of(turn: str, part: Sequence[AnyEntry]) -> Answer | None:
         calls=calls,
         stop=stop,
         refusal=bool(meta.get("refusal")),
-        usage=_sum([each.usage for each in said if each.usage is not None]),
+        usage=added([each.usage for each in said if each.usage is not None]),
     )
 
 
@@ -250,7 +250,8 @@ def rank(plan: Plan) -> tuple[int, int]:
             return 1, start
 
 
-def _sum(counted: Sequence[Usage]) -> Usage | None:
+def added(counted: Sequence[Usage]) -> Usage | None:
+    """All of it together; None for nothing."""
     if not counted:
         return None
     return Usage(**{name: sum(getattr(each, name) for each in counted) for name in Usage.__struct_fields__})

@@ -10,19 +10,20 @@ engine's turn runs as for any other message. A reply that calls the client's own
 the client's next request brings the results and goes on in it. A turn that failed stays open too: the same
 request sent again goes on with it. Either is ended when another message comes, or its time is over.
 
-A turn runs in a task of the service: who leaves does not end it. Requests for one session go one by one, so
-one that is sent again waits for the first, and finds its reply in the log.
+A turn runs in a task of the service, which `Turns` keeps: who leaves does not end it, and where the service
+ends before it does, it is unfinished, for the same request to go on with. Requests for one session go one by
+one, so one that is sent again waits for the first, and finds its reply in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -34,6 +35,7 @@ from stratalog.engine.completing import (
     BRANCH,
     Answer,
     Asked,
+    added,
     answer_of,
     decide,
     open_ours,
@@ -43,7 +45,9 @@ from stratalog.engine.completing import (
     system_of,
 )
 from stratalog.engine.notes import Blocks
+from stratalog.engine.outcomes import outcome_of
 from stratalog.engine.reconciling import Branch, Extend, Plan, awaited
+from stratalog.engine.replies import Run
 from stratalog.engine.running import (
     Called,
     Event,
@@ -56,16 +60,16 @@ from stratalog.engine.running import (
     resume,
 )
 from stratalog.engine.serving import Tenancy
-from stratalog.engine.serving_streams import Warning, told_of
+from stratalog.engine.serving_streams import Done, Ending, Failed, Paused, Warning, told_of
 from stratalog.engine.serving_turns import Turns
 from stratalog.engine.session import Session
 from stratalog.engine.tools import AgentTool
 from stratalog.engine.tuning import left_out, with_options
-from stratalog.errors import Conflict, InvalidConfig, NotFound, SessionBusy, StratalogError
+from stratalog.errors import Conflict, InvalidConfig, NotFound, SessionBusy, StratalogError, TurnClosed
 from stratalog.ids import new_ulid, now_ms
 from stratalog.keys import SessionKey
 from stratalog.models.configured import Configured
-from stratalog.types import AnyEntry, Note, TurnEnd, User
+from stratalog.types import AnyEntry, Assistant, Note, TurnEnd, User
 
 WAIT: Final = 120.0  # seconds that a request waits for its session
 PATIENCE: Final = 3_600.0  # seconds that a turn waits for the results of the client's tools
@@ -77,70 +81,6 @@ _LONGEST: Final = 900  # characters of a chat's name that are in the names of th
 _log = logging.getLogger("stratalog.engine.proxying")
 
 Begin: TypeAlias = Callable[[str], Awaitable[AsyncSession]]
-
-
-class Run:
-    """The reply that is under way, for one reader. `warnings` are what was not as it was asked for. `over` is
-    called once it has ended."""
-
-    def __init__(self, over: Callable[[], None]) -> None:
-        self.warnings: list[str] = []
-        self._events: deque[TextDelta | Retrying | None] = deque()
-        self._answer: Answer | None = None
-        self._error: StratalogError | None = None
-        self._ended = False
-        self._over = over
-        self._changed = asyncio.Event()
-        self._begun = asyncio.Event()
-
-    def tell(self, event: TextDelta | Retrying | None) -> None:
-        """None is the end of a round: what comes after are the words of another."""
-        self._events.append(event)
-        self._changed.set()
-        if isinstance(event, TextDelta):
-            self._begun.set()
-
-    def end(self, answer: Answer | None, error: StratalogError | None = None) -> None:
-        """The first time counts. Without either nothing may be told of it."""
-        if not self._ended:
-            self._ended, self._answer, self._error = True, answer, error
-            self._changed.set()
-            self._begun.set()
-            self._over()
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has ended without a reply."""
-        return self._ended and self._answer is None
-
-    async def begun(self, seconds: float) -> None:
-        """Waits for the first words or the end, at most so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._begun.wait()
-
-    async def follow(self, beat: float) -> AsyncGenerator[TextDelta | Retrying | str | None, None]:
-        """The words as they come, None between two rounds, "" whenever nothing came for `beat` seconds."""
-        while True:
-            while self._events:
-                yield self._events.popleft()
-            if self._ended:
-                return
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(beat):
-                    await self._changed.wait()
-            except TimeoutError:
-                yield ""
-
-    async def ended(self) -> Answer | None:
-        """The reply; None where there is none, and nothing to be told. Raises what the turn raised."""
-        while not self._ended:
-            self._changed.clear()
-            await self._changed.wait()
-        if self._error is not None:
-            raise self._error
-        return self._answer
 
 
 class Completion(NamedTuple):
@@ -162,15 +102,20 @@ class Placed(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What a turn is answered with."""
+    """What a turn is answered with; `opened` is to be closed after it."""
 
     tenancy: Tenancy
     session: AsyncSession
     placed: Placed
     asked: Asked
     other: Configured | None
+    opened: AsyncExitStack
     user: str
     run: Run
+
+    def over(self, task: asyncio.Task[None]) -> None:
+        """Once the turn is over, however that was: nobody waits for it any more."""
+        self.run.end(None)
 
 
 class Completions:
@@ -182,6 +127,13 @@ class Completions:
         self._turns = turns
         self._lines: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._choosing: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
+        self._runs: WeakSet[Run] = WeakSet()
+        self.waiting = 0  # requests that are not in a log yet
+
+    @property
+    def open(self) -> int:
+        """How many replies are read as they come."""
+        return sum(run.read for run in self._runs)
 
     async def complete(
         self, tenancy: Tenancy, begin: Begin, chat: str, asked: Asked, *, user: str = ""
@@ -197,25 +149,47 @@ class Completions:
         base = await begin(chat)
         plain = await tenancy.agent(base.key.agent)
         other = await base.call(_other, asked.model, base.sync.settings)
-        lost = left_out((other or plain.model).model.shape, asked.options)
-        shaped(plain, asked, "")  # raises for tools that it cannot have
-        while not self._turns.draining:
-            taken = await self._taken(tenancy, base, begin, asked, user, give_up)
+        async with AsyncExitStack() as opened:
+            if other is not None:
+                opened.push_async_callback(other.close)
+            lost = left_out((other or plain.model).model.shape, asked.options)
+            shaped(plain, asked, "")  # raises for tools that it cannot have
+            taken = await self._place(tenancy, base, begin, asked, user, give_up)
             if taken is None:
-                continue  # the log went on meanwhile
+                return None
             session, placed, line = taken
             run = Run(line.release)
+            self._runs.add(run)
             if asked.model and other is None:
                 run.warnings.append("the agent's own model answers: the one that was named cannot be had")
             if placed.answer is not None:
                 run.end(placed.answer)
             else:
-                work = _Work(tenancy, session, placed, asked, other, user, run)
-                self._turns._task(self._settled(work))  # so that the service ends after it
-            return Completion(session, placed.turn, run, lost)
-        return None
+                work = _Work(tenancy, session, placed, asked, other, opened.pop_all(), user, run)
+                self._turns.keep(session.key, partial(self._settled, work)).add_done_callback(work.over)
+        return Completion(session, placed.turn, run, lost)
 
     # --- where it belongs ---
+
+    async def _place(
+        self,
+        tenancy: Tenancy,
+        base: AsyncSession,
+        begin: Begin,
+        asked: Asked,
+        user: str,
+        give_up: float,
+    ) -> tuple[AsyncSession, Placed, asyncio.Lock] | None:
+        """`_taken`, as often as the log went on meanwhile; None when the service is about to end."""
+        self.waiting += 1
+        try:
+            while not self._turns.draining:
+                taken = await self._taken(tenancy, base, begin, asked, user, give_up)
+                if taken is not None:
+                    return taken
+            return None
+        finally:
+            self.waiting -= 1
 
     async def _taken(
         self,
@@ -227,8 +201,8 @@ class Completions:
         give_up: float,
     ) -> tuple[AsyncSession, Placed, asyncio.Lock] | None:
         """The session with the request in its log, and its line, which is to be released; None when the log
-        is another than it was when the session was chosen. Who waits for a session keeps nobody from others
-        that part from the same."""
+        is another than it was when the session was chosen, or the service is about to end. Who waits for a
+        session keeps nobody from others that part from the same."""
         async with _held(_line(self._choosing, base.key), base, give_up):
             session = await self._session(tenancy, base, begin, asked)
             line = _line(self._lines, session.key)
@@ -273,34 +247,55 @@ class Completions:
 
     async def _placed(self, session: AsyncSession, asked: Asked, user: str, give_up: float) -> Placed | None:
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._turns.draining:
             try:
                 return await session.call(place, session.sync, asked, user)
             except SessionBusy:
                 if loop.time() + _PAUSE > give_up:
                     raise _busy(session) from None
             await asyncio.sleep(_PAUSE)
+        return None
 
     # --- how it is answered ---
 
-    async def _settled(self, work: _Work) -> None:
-        """Answers in a task of its own, and tells how that ended."""
-        task = asyncio.create_task(self._answer(work))
-        await asyncio.wait({task})
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, StratalogError):
-            _log.error("a turn failed: %s", work.session.key, exc_info=error)
-        work.run.end(None, error if isinstance(error, StratalogError) else None)
-        if work.other is not None:
-            await work.other.close()
+    async def _settled(self, work: _Work) -> Ending | None:
+        """Answers, and tells how that ended; None where the turn waits for the client."""
+        turn = work.placed.turn
+        async with work.opened:
+            if self._turns.draining:  # it waited for room until then
+                return Paused(turn=turn, status="started")
+            outcome = await outcome_of(self._answer(work))
+        if not isinstance(outcome, Exception):
+            return outcome
+        known = isinstance(outcome, StratalogError)
+        if not known:
+            _log.error("a turn failed: %s", work.session.key, exc_info=outcome)
+        gone = self._turns.draining and isinstance(outcome, TurnClosed)  # it was let go
+        work.run.end(None, outcome if isinstance(outcome, StratalogError) and not gone else None)
+        status = await self._status(work.session, turn)
+        if gone or status == "":
+            return Paused(turn=turn, status="started")
+        return Failed(turn=turn, status=status, error=type(outcome).__name__ if known else "Defect")
 
-    async def _answer(self, work: _Work) -> None:
+    async def _status(self, session: AsyncSession, turn: str) -> str:
+        """How a turn that failed is to be counted: as its end in the log, where it has one. One that is left
+        for the client to ask again counts as others do that failed so; "" where somebody else is at it."""
+        try:
+            status = (await self._turns.state(session, turn)).status
+        except NotFound:  # the session was deleted
+            return "aborted"
+        if status not in ("queued", "started"):
+            return status
+        return "" if await session.call(lambda: session.sync.busy) else "interrupted"
+
+    async def _answer(self, work: _Work) -> Ending | None:
         session, turn = work.session, work.placed.turn
         whole = await work.tenancy.agent(session.key.agent, session=session.sync, user=work.user)
         agent = shaped(whole, work.asked, work.placed.system)
         model = with_options(work.other, work.asked.options) if work.other is not None else None
         since = await session.call(lambda: session.sync.end)
         going = resume(session, agent, turn, model=model, wait=self.wait, again=True)
+        done: Ending | None = None
         async with aclosing(going) as events:
             async for event in events:
                 _tell(event, turn, work.run)
@@ -308,19 +303,24 @@ class Completions:
                     self._expect(session, turn)
                 if isinstance(event, Replied | Handed):
                     work.run.end(await session.call(_answer_after, session.sync, turn, since))
+                if isinstance(event, Replied):
+                    done = await session.call(_done, session.sync, turn, event.reply)
+        return done
 
     def _expect(self, session: AsyncSession, turn: str) -> None:
         """Ends the turn when the results have not come in time."""
 
         def over() -> None:
             if not self._turns.draining:
-                self._turns._task(self._expire(session, turn))
+                self._turns.keep(session.key, partial(self._expire, session, turn))
 
         asyncio.get_running_loop().call_later(self.patience, over)
 
-    async def _expire(self, session: AsyncSession, turn: str) -> None:
+    async def _expire(self, session: AsyncSession, turn: str) -> Ending | None:
         with suppress(Conflict, NotFound):  # then somebody else is at it
-            await session.call(_expired, session.sync, turn)
+            if await session.call(_expired, session.sync, turn):
+                return Failed(turn=turn, status="timed_out")
+        return None
 
 
 def shaped(agent: Agent, asked: Asked, system: str) -> Agent:
@@ -470,9 +470,23 @@ def _answer_after(session: Session, turn: str, since: int) -> Answer | None:
     return answer_of(turn, [each for each in session.entries(after=since) if each.turn == turn])
 
 
-def _expired(session: Session, turn: str) -> None:
+def _done(session: Session, turn: str, reply: Assistant) -> Done:
+    """How an answered turn ended, with what all of it cost."""
+    counted = []
+    for entry in session.entries(reverse=True, blobs=False):
+        if entry.turn == turn and isinstance(entry, Assistant) and entry.usage is not None:
+            counted.append(entry.usage)
+        elif entry.turn == turn and isinstance(entry, User):
+            break
+    return Done(turn=turn, text=reply.text, entry=reply.id, model=reply.model, usage=added(counted))
+
+
+def _expired(session: Session, turn: str) -> bool:
+    """Ends the turn where it waits for results still; says whether it did."""
     with session.held() as fence:
         entries = list(session.entries(reverse=True, blobs=False))[::-1]
-        if turn in open_ours(entries) and turn in awaited(entries).waiting.values():
+        due = turn in open_ours(entries) and turn in awaited(entries).waiting.values()
+        if due:
             detail = "the results of its tools did not come"
             session.append(TurnEnd(turn=turn, status="timed_out", detail=detail), fence=fence)
+    return due

@@ -42,11 +42,17 @@ class Client:
     """OpenAI's client with a token of these roles, and the session that it names, if any."""
 
     def __init__(
-        self, service: Running, *roles: str, user: str = "", tenant: str = TENANT, session: str = "trip"
+        self,
+        service: Running,
+        *roles: str,
+        user: str = "",
+        tenant: str = TENANT,
+        session: str = "trip",
+        days: float = 0,
     ) -> None:
-        token = service.tokens.make(tenant, roles=roles or ("user",), user=user or "ana").text
-        self.session = session
-        self.sdk = OpenAI(base_url=f"{service.url}/v1", api_key=token, max_retries=0, timeout=PATIENCE)
+        made = service.tokens.make(tenant, roles=roles or ("user",), user=user or "ana", days=days)
+        self.session, self.token = session, made.token
+        self.sdk = OpenAI(base_url=f"{service.url}/v1", api_key=made.text, max_retries=0, timeout=PATIENCE)
 
     def ask(self, *messages: Message | str, headers: dict[str, str] | None = None, **how: Any) -> Any:
         """The completion of these messages."""
@@ -93,9 +99,7 @@ def sent(model: ModelServer, number: int = -1) -> list[Message]:
 
 
 def completions(service: Running) -> Completions:
-    found = service.app.state.completions
-    assert isinstance(found, Completions)
-    return found
+    return service.service.completions
 
 
 def echo(request: Any) -> Reply:

@@ -22,11 +22,15 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from stratalog.surfaces.http.app import create_app
+from stratalog.surfaces.http.errors import is_openai
+from stratalog.surfaces.http.openai_shapes import ChatRequest
 from stratalog.surfaces.http.settings import HttpSettings
 from surfaces.http.conftest import Running, configure, running
 
 _EVERYWHERE = {"400", "401", "403", "413", "421", "429", "500", "503"}
 _OPEN = {"/health", "/ready"}
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_AS_OPENAI = {"application/json": {"schema": {"$ref": "#/components/schemas/OpenAIProblem"}}}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def test_every_route_does_what_the_document_says(operation: Any, mode: Any, aske
 
 def test_the_document_is_whole(service: Running) -> None:
     """It asks for no token; every operation has a name, a summary, its security, and all the problems that
-    any route may answer, as problem+json with a schema."""
+    any route may answer, with a schema, as problem+json or as OpenAI's clients know them."""
     made = service.client().get("/schema/openapi.json")
     assert made.status_code == 200
     document = made.json()
@@ -98,8 +102,33 @@ def test_the_document_is_whole(service: Running) -> None:
                 for kind, content in response.get("content", {}).items():
                     assert content["schema"], f"{where} {status} {kind}"
                 if status >= "400":
-                    assert list(response["content"]) == ["application/problem+json"], f"{where} {status}"
+                    assert response["content"] == (_AS_OPENAI if is_openai(path) else _PROBLEM), where
     assert len(set(names)) == len(names)
+
+
+def test_completions_are_in_the_document(service: Running) -> None:
+    """What is sent, with further fields allowed, and both forms of what is answered; the models as well."""
+    document = service.client().get("/schema/openapi.json").json()
+    shapes = document["components"]["schemas"]
+    operation = document["paths"]["/v1/chat/completions"]["post"]
+    sent = operation["requestBody"]
+    assert sent == {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChatRequest"}}},
+        "required": True,
+    }
+    assert set(shapes["ChatRequest"]["properties"]) == set(ChatRequest.__struct_fields__)
+    assert shapes["ChatRequest"]["required"] == ["messages", "model"]
+    assert "additionalProperties" not in shapes["ChatRequest"]
+    kinds = operation["responses"]["200"]["content"]
+    assert kinds["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatCompletion"}
+    events = kinds["text/event-stream"]["schema"]
+    assert events["contentSchema"] == {"$ref": "#/components/schemas/ChatCompletionChunk"}
+    assert {"404", "409", "502", "507"} <= set(operation["responses"])
+    assert {each["name"] for each in operation["parameters"]} >= {"x-stratalog-session", "idempotency-key"}
+    assert set(operation["responses"]["200"]["headers"]) >= {"x-stratalog-session", "x-stratalog-turn"}
+    for path, shape in (("/v1/models", "ModelList"), ("/v1/models/{model}", "ModelView")):
+        answered = document["paths"][path]["get"]["responses"]["200"]["content"]
+        assert answered == {"application/json": {"schema": {"$ref": f"#/components/schemas/{shape}"}}}
 
 
 def test_nothing_is_loaded_from_elsewhere(service: Running) -> None:

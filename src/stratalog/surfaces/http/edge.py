@@ -20,10 +20,10 @@ import msgspec
 
 from stratalog.errors import StratalogError
 from stratalog.ids import new_ulid
+from stratalog.surfaces.access.limits import Buckets
 from stratalog.surfaces.access.principals import Principal, principal
 from stratalog.surfaces.access.wire import is_asked, may_ask
-from stratalog.surfaces.http.errors import BROKEN, PROBLEM, Problem, plain_problem, problem_of
-from stratalog.surfaces.http.limits import Buckets
+from stratalog.surfaces.http.errors import BROKEN, Problem, plain_problem, problem_of, written
 from stratalog.surfaces.http.metrics import Metrics
 from stratalog.surfaces.http.settings import HttpSettings
 from stratalog.surfaces.http.tracing import Tracing
@@ -33,7 +33,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Recognise: TypeAlias = Callable[[str], Awaitable[Principal | None]]
+Recognise: TypeAlias = Callable[[str, Scope], Awaitable[Principal | None]]
 
 OPEN: Final = (
     "/health",
@@ -61,7 +61,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Edge:
-    """The application with its edge. `recognise` tells who a token is of."""
+    """The application with its edge. `recognise` tells who a token is of that a request was sent with."""
 
     def __init__(
         self, app: App, settings: HttpSettings, recognise: Recognise, metrics: Metrics, tracing: Tracing
@@ -95,7 +95,7 @@ class Edge:
                 if refused is None:
                     await self._app(scope, self._hurried(scope, receive), sent)
                 else:
-                    await _answer(sent, refused, id, scope["method"] == "HEAD")
+                    await _answer(sent, refused, scope)
             finally:
                 route = str(scope.get("path_template") or "(none)")
                 self._metrics.request(scope["method"], route, status, time.perf_counter() - began)
@@ -121,7 +121,7 @@ class Edge:
         if any(path == each or path.startswith(f"{each}/") for each in OPEN) or _preflight(scope, headers):
             return None
         try:
-            who = await self._who(headers)
+            who = await self._who(scope, headers)
         except StratalogError as error:  # the list of tokens cannot be read
             _log.error("%s: %s", scope["stratalog_request"], error)
             return Refused(problem_of(error))
@@ -159,10 +159,10 @@ class Edge:
 
         return received
 
-    async def _who(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+    async def _who(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal | None:
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if token:
-            return await self._recognise(token.strip()) if scheme.lower() == "bearer" else None
+            return await self._recognise(token.strip(), scope) if scheme.lower() == "bearer" else None
         return LOCAL if self._settings.dev else None
 
 
@@ -216,12 +216,15 @@ def _completed(headers: Any, id: str) -> list[tuple[bytes, bytes]]:
     return [*own, *added, (b"x-request-id", id.encode())]
 
 
-async def _answer(send: Send, refused: Refused, id: str, bare: bool) -> None:
-    body = msgspec.json.encode(msgspec.structs.replace(refused.problem, request=id))
+async def _answer(send: Send, refused: Refused, scope: Scope) -> None:
+    problem = msgspec.structs.replace(refused.problem, request=scope["stratalog_request"])
+    told = written(problem, scope["path"])
     headers = [
-        (b"content-type", PROBLEM.encode()),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-type", told.media_type.encode()),
+        (b"content-length", str(len(told.body)).encode()),
+        *((name.encode(), value.encode()) for name, value in told.headers.items()),
         *refused.headers,
     ]
-    await send({"type": "http.response.start", "status": refused.problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if bare else body, "more_body": False})
+    body = b"" if scope["method"] == "HEAD" else told.body
+    await send({"type": "http.response.start", "status": told.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,4 +1,5 @@
-"""Every error as `application/problem+json` (RFC 9457), by one table from the tree of errors to statuses.
+"""Every error as `application/problem+json` (RFC 9457), by one table from the tree of errors to statuses; on
+the routes for OpenAI's clients, as those know it.
 
 What went wrong here, and not with what was asked, is told by its title alone: files, addresses and the words
 of others stay in the service's own log, under the id of the request.
@@ -10,7 +11,7 @@ import logging
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from litestar import Request, Response
@@ -21,6 +22,7 @@ from stratalog import errors
 from stratalog.errors import StratalogError
 
 PROBLEM: Final = "application/problem+json"
+OPENAI: Final = ("/v1/chat/completions", "/v1/models")  # paths, and what is below them, that are as OpenAI's
 BROKEN: Final = "stratalog_broken"  # in the scope of a request whose body did not come: the status of that
 _HIDDEN: Final = frozenset(("path", "variable", "holder", "offset", "line", "given", "candidates"))
 _log = logging.getLogger("stratalog.surfaces.http")
@@ -130,16 +132,101 @@ def plain_problem(status: int, detail: str = "", request: str = "", hint: str = 
     return Problem(status=status, title=HTTPStatus(status).phrase, detail=detail, hint=hint, request=request)
 
 
-# --- for litestar ---
+# --- as OpenAI's clients know it ---
 
 
-def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """The problem as a response."""
+class OpenAIError(msgspec.Struct, frozen=True):
+    """What went wrong. `type` is its kind, `code` its name, `param` the field that is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIProblem(msgspec.Struct, frozen=True):
+    """An error in OpenAI's form."""
+
+    error: OpenAIError
+
+
+class _Kind(NamedTuple):
+    type: str
+    code: str | None = None
+
+
+_REQUEST: Final = "invalid_request_error"
+_KINDS: Final[Mapping[int, _Kind]] = {
+    401: _Kind(_REQUEST, "invalid_api_key"),
+    403: _Kind("permission_error", "permission_denied"),
+    404: _Kind(_REQUEST, "not_found"),
+    409: _Kind("conflict"),
+    429: _Kind("requests", "rate_limit_exceeded"),
+}
+_CODES: Final[Mapping[str, _Kind]] = {
+    "ContextOverflow": _Kind(_REQUEST, "context_length_exceeded"),
+    "ModelInputTooLong": _Kind(_REQUEST, "context_length_exceeded"),
+    "SpendLimit": _Kind("insufficient_quota", "insufficient_quota"),
+    "SessionBusy": _Kind("conflict", "session_busy"),
+}
+
+
+def is_openai(path: str) -> bool:
+    """Whether a request for this path is answered as OpenAI does."""
+    return any(path == each or path.startswith(f"{each}/") for each in OPENAI)
+
+
+def openai_problem(problem: Problem) -> OpenAIProblem:
+    """The problem in OpenAI's form."""
+    other = "server_error" if problem.status >= 500 else _REQUEST
+    kind = _CODES.get(problem.error) or _KINDS.get(problem.status) or _Kind(other)
+    code = "model_not_found" if problem.error == "NotFound" and "model" in problem.where else kind.code
+    wrong = [f"`{each.field}`: {each.reason}" for each in problem.wrong]
+    words = ". ".join(filter(None, (problem.detail or problem.title, *wrong, problem.hint)))
+    fields = [problem.where.get(each) for each in ("param", "option")] + [
+        each.field for each in problem.wrong
+    ]
+    param = next((str(each) for each in fields if each), None)
+    return OpenAIProblem(OpenAIError(words, kind.type, param, code))
+
+
+def _for_openai(problem: Problem) -> tuple[int, dict[str, str]]:
+    """The status, and the headers that tell its clients whether to ask again: they take every 409 for a lock.
+    What does not fit into a model is a bad request to them."""
+    if problem.status == 413 and problem.error:
+        return 400, {}
+    if problem.error == "SessionBusy":
+        return problem.status, {"retry-after": "1"}
+    return problem.status, {"x-should-retry": "false"} if problem.status == 409 else {}
+
+
+# --- what is answered ---
+
+
+class Written(NamedTuple):
+    """A problem as it is sent."""
+
+    status: int
+    headers: dict[str, str]
+    media_type: str
+    body: bytes
+
+
+def written(problem: Problem, path: str) -> Written:
+    """The problem as a request for this path is answered."""
+    if not is_openai(path):
+        return Written(problem.status, {}, PROBLEM, msgspec.json.encode(problem))
+    return Written(*_for_openai(problem), "application/json", msgspec.json.encode(openai_problem(problem)))
+
+
+def answer(problem: Problem, headers: Mapping[str, str] | None = None, *, path: str = "") -> Response[Any]:
+    """The problem as the response to a request for this path."""
+    told = written(problem, path)
     return Response(
-        msgspec.json.encode(problem),
-        status_code=problem.status,
-        media_type=PROBLEM,
-        headers=dict(headers or {}),
+        told.body,
+        status_code=told.status,
+        media_type=told.media_type,
+        headers={**told.headers, **(headers or {})},
     )
 
 
@@ -147,7 +234,8 @@ def on_stratalog_error(request: Request[Any, Any, Any], error: StratalogError) -
     problem = problem_of(error, request_id(request))
     if problem.status >= 500:
         _log.error("%s %s: %s", problem.request, request.method, error, exc_info=error)
-    return answer(problem, {"retry-after": "1"} if problem.status == 503 else None)
+    headers = {"retry-after": "1"} if problem.status == 503 else None
+    return answer(problem, headers, path=request.scope["path"])
 
 
 def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
@@ -155,23 +243,22 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     broken = request.scope.get(BROKEN)
     if error.status_code >= 500 and isinstance(broken, int):
         problem = plain_problem(broken, "the body did not come whole", request_id(request))
-        return answer(problem, {"connection": "close"})
+        return answer(problem, {"connection": "close"}, path=request.scope["path"])
     if error.status_code >= 500:
         return on_defect(request, error)
     problem = msgspec.structs.replace(
         plain_problem(error.status_code, error.detail, request_id(request)), wrong=_wrong(error.extra)
     )
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() != "content-type"}
-    return answer(problem, headers)
+    return answer(problem, headers, path=request.scope["path"])
 
 
 def on_defect(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """A defect of ours: it is in the log, and not in the answer."""
     id = request_id(request)
     _log.error("%s %s failed", id, request.method, exc_info=error)
-    return answer(
-        plain_problem(500, "this is a defect of the service", id, "tell its operator the request's id")
-    )
+    problem = plain_problem(500, "this is a defect of the service", id, "tell its operator the request's id")
+    return answer(problem, path=request.scope["path"])
 
 
 def request_id(request: Request[Any, Any, Any]) -> str:
@@ -195,12 +282,21 @@ def _wrong(extra: Any) -> list[Wrong]:
 
 def problems(*statuses: int) -> dict[int, ResponseSpec]:
     """The responses of a route for the document, besides those that every route has."""
+    return _documented(statuses, Problem, PROBLEM)
+
+
+def openai_problems(*statuses: int) -> dict[int, ResponseSpec]:
+    """The same for a route of `OPENAI`."""
+    return _documented(statuses, OpenAIProblem, "application/json")
+
+
+def _documented(statuses: tuple[int, ...], shape: type[msgspec.Struct], kind: str) -> dict[int, ResponseSpec]:
     every = {400, 401, 403, 408, 413, 415, 421, 429, 500, 503, *statuses}
     return {
         status: ResponseSpec(
-            data_container=Problem,
+            data_container=shape,
             description=HTTPStatus(status).phrase,
-            media_type=PROBLEM,
+            media_type=kind,
             generate_examples=False,
         )
         for status in sorted(every)

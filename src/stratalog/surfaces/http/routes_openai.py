@@ -1,44 +1,59 @@
 """OpenAI's chat completions: any client of them has memory once its base URL is `http://…/v1`.
 
-What it may send, and what becomes of it, is in docs/openai.md. These routes are not in the document of the
-service: theirs is OpenAI's, and so are their errors.
+What it may send, and what becomes of it, is in docs/openai.md. What it is answered, errors too, has OpenAI's
+form.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 from litestar import Request, Response, get, post
-from litestar.exceptions import HTTPException
 from litestar.params import FromPath, PathParameter
 from litestar.response import Stream as Streamed
-from litestar.types import ExceptionHandlersMap
 
 from stratalog.engine.choosing import Chosen, agents, chosen
 from stratalog.engine.completing import Answer
-from stratalog.engine.proxying import Completion, Completions
+from stratalog.engine.proxying import Completion
 from stratalog.engine.running import Retrying, TextDelta
-from stratalog.errors import InvalidInput, NotFound, SessionBusy, StratalogError
+from stratalog.errors import InvalidInput, NotFound, StratalogError
 from stratalog.ids import new_ulid
+from stratalog.surfaces.access.naming import named
 from stratalog.surfaces.access.principals import Principal, asker
-from stratalog.surfaces.access.wire import USER_HEADER
+from stratalog.surfaces.access.wire import USER_HEADER, named_user
+from stratalog.surfaces.http import openai_replies as replies
 from stratalog.surfaces.http import openai_shapes as shapes
-from stratalog.surfaces.http.errors import Problem, plain_problem, problem_of, request_id
+from stratalog.surfaces.http.errors import (
+    Problem,
+    answer,
+    openai_problem,
+    openai_problems,
+    plain_problem,
+    problem_of,
+    request_id,
+)
+from stratalog.surfaces.http.openai_document import (
+    AGAIN,
+    AGENT,
+    COMPLETION,
+    KEY,
+    LEFT_OUT,
+    SESSION,
+    TOOLS,
+    TURN,
+    USER,
+    Completes,
+    Lists,
+)
 from stratalog.surfaces.http.service import Desk, service_of
+from stratalog.surfaces.http.streaming import EVENTS
 
-SESSION: Final = "x-stratalog-session"
-USER: Final = "x-stratalog-user"
-AGENT: Final = "x-stratalog-agent"
-TOOLS: Final = "x-stratalog-tools"
-TURN: Final = "x-stratalog-turn"
-LEFT_OUT: Final = "x-stratalog-ignored"
 HEADERS: Final = (
     *(SESSION, USER, AGENT, TOOLS),
     *(f"x-stainless-{each}" for each in ("arch", "lang", "os", "package-version", "retry-count")),
@@ -47,52 +62,11 @@ HEADERS: Final = (
 """What a client may send, as the official ones do."""
 TOLD: Final = (SESSION, TURN, LEFT_OUT)
 """What it is told beside the reply."""
-_KEY: Final = 200  # characters that an Idempotency-Key may have
+_LONGEST: Final = 200  # characters that an Idempotency-Key may have
 _BEAT: Final = b": still there\n\n"
 _SAFE: Final = "~:@+,;=!$&'()*"  # in the name of a session, as a header has it
-_log = logging.getLogger("stratalog.surfaces.http")
+_TAGS: Final = ("openai",)
 _AnyRequest = Request[Any, Any, Any]
-
-
-# --- errors ---
-
-
-def _answer(problem: Problem, headers: dict[str, str] | None = None) -> Response[Any]:
-    return Response(shapes.error(problem), status_code=problem.status, headers=headers or {})
-
-
-def _status(problem: Problem) -> Problem:
-    """What does not fit is a bad request to a client of OpenAI."""
-    return msgspec.structs.replace(problem, status=400) if problem.status == 413 else problem
-
-
-def _on_error(request: _AnyRequest, error: StratalogError) -> Response[Any]:
-    problem = _status(problem_of(error, request_id(request)))
-    if problem.status >= 500:
-        _log.error("%s %s: %s", problem.request, request.method, error, exc_info=error)
-    headers = {"retry-after": "1"} if problem.status == 503 or isinstance(error, SessionBusy) else {}
-    if problem.status == 409 and not headers:
-        headers["x-should-retry"] = "false"  # its clients take every 409 for a lock
-    return _answer(problem, headers)
-
-
-def _on_http(request: _AnyRequest, error: HTTPException) -> Response[Any]:
-    if error.status_code >= 500:
-        return _on_defect(request, error)
-    return _answer(plain_problem(error.status_code, error.detail, request_id(request)))
-
-
-def _on_defect(request: _AnyRequest, error: Exception) -> Response[Any]:
-    id = request_id(request)
-    _log.error("%s %s failed", id, request.method, exc_info=error)
-    return _answer(plain_problem(500, "this is a defect of the service", id, f"tell its operator {id}"))
-
-
-_ERRORS: Final[ExceptionHandlersMap] = {
-    StratalogError: _on_error,
-    HTTPException: _on_http,
-    Exception: _on_defect,
-}
 
 
 # --- routes ---
@@ -101,64 +75,72 @@ _ERRORS: Final[ExceptionHandlersMap] = {
 @post(
     "/v1/chat/completions",
     status_code=200,
-    exception_handlers=_ERRORS,
-    include_in_schema=False,
     operation_id="createChatCompletion",
+    operation_class=Completes,
+    tags=_TAGS,
     summary="A completion, in OpenAI's form",
+    responses=openai_problems(404, 409, 502, 507) | COMPLETION,
 )
 async def complete(request: _AnyRequest) -> Response[Any]:
+    """The newest message of a conversation is answered, with what is remembered of its user. Other fields
+    than these may be sent; they are left out, and named in `X-Stratalog-Ignored`."""
     body = await request.body()
     read = shapes.read(body)
     desk = _desk(request, read.request.user or "")
-    named = _named(request, read.request)
-    who = await desk.run(chosen, desk.tenancy.front.sync, read.request.model, _header(request, AGENT))
-    chat = named or _derived(desk, who, read.request)
+    who = await desk.run(
+        chosen, desk.tenancy.front.sync, read.request.model, _named(request, AGENT, "an agent")
+    )
+    own = _session(request, read.request)
+    chat = own or _derived(desk, who, read.request)
     asked = shapes.asked_of(
         read.request,
         body,
         model=await desk.model(who.agent, who.model),
         key=_key(request),
         again=_again(request),
-        named=bool(named),
+        named=bool(own),
         memory="memory" in _header(request, TOOLS).replace(",", " ").split(),
     )
-    accepted = await _completions(request).complete(
+    accepted = await desk.service.completions.complete(
         desk.tenancy, lambda each: desk.begun(who.agent, each), chat, asked, user=desk.asker.user
     )
     if accepted is None:
-        return _answer(_ending(request_id(request)), {"retry-after": "5"})
+        return _ended(request, {})
     lost = [*read.unknown, *accepted.left_out]
-    return await _replied(request, read.request, accepted, _headers(accepted, lost))
+    return await _replied(request, desk, read.request, accepted, _headers(accepted, lost))
 
 
 @get(
     "/v1/models",
-    exception_handlers=_ERRORS,
-    include_in_schema=False,
     operation_id="listModels",
+    operation_class=Lists,
+    tags=_TAGS,
     summary="The agents, as models",
+    responses=openai_problems(),
 )
-async def list_models(request: _AnyRequest) -> Response[Any]:
+async def list_models(request: _AnyRequest) -> replies.ModelList:
     desk = _desk(request)
-    return Response(shapes.models(await desk.run(agents, desk.tenancy.front.sync, desk.asker.sees)))
+    return replies.models(await desk.run(agents, desk.tenancy.front.sync, desk.asker.sight))
 
 
 @get(
     "/v1/models/{model:str}",
-    exception_handlers=_ERRORS,
-    include_in_schema=False,
     operation_id="getModel",
+    operation_class=Lists,
+    tags=_TAGS,
     summary="One agent, as a model",
+    responses=openai_problems(404),
 )
 async def get_model(
-    request: _AnyRequest, model: FromPath[Annotated[str, PathParameter(max_length=1_024)]]
-) -> Response[Any]:
+    request: _AnyRequest,
+    model: FromPath[Annotated[str, PathParameter(description="`agent:NAME`, or `NAME`.", max_length=1_024)]],
+) -> replies.ModelView:
     desk = _desk(request)
-    found = await desk.run(agents, desk.tenancy.front.sync, desk.asker.sees)
+    found = await desk.run(agents, desk.tenancy.front.sync, desk.asker.sight)
     name = model.removeprefix("agent:")
     if name not in found:
-        raise NotFound("there is no such model", hint="GET /v1/models lists them")
-    return Response(shapes.model(name, found[name]))
+        raise NotFound("there is no such model", model=ascii(model)[:80], hint="GET /v1/models lists them")
+    return replies.model(name, found[name])
 
 
 ROUTES = (complete, list_models, get_model)
@@ -167,47 +149,33 @@ ROUTES = (complete, list_models, get_model)
 # --- who asks, and for what ---
 
 
-def _completions(request: _AnyRequest) -> Completions:
-    """Those of the service, made when they are first asked for."""
-    state = request.app.state
-    if "completions" not in state:
-        state.completions = Completions(service_of(request).turns)
-    found = state.completions
-    assert isinstance(found, Completions)
-    return found
-
-
 def _desk(request: _AnyRequest, field: str = "") -> Desk:
     """Who asks: for the user that a header names, or else the field `user` where the token may name one; of
-    others that field is no more than a remark. Raises `AccessDenied`."""
+    others that field is no more than a remark. Raises `AccessDenied`, and `InvalidInput`."""
     who = request.user
     assert isinstance(who, Principal)
-    named = _header(request, USER) or _header(request, USER_HEADER)
-    if not named and who.has("agent", "admin"):
-        named = field
-    return Desk(service_of(request), asker(who, named))
+    user = named_user([*request.headers.getall(USER, []), *request.headers.getall(USER_HEADER, [])])
+    if not user and who.has("agent", "admin"):
+        user = field
+    return Desk(service_of(request), asker(who, user))
 
 
 def _header(request: _AnyRequest, name: str) -> str:
-    """What a header says, percent-encoded where it is not ASCII. Raises `InvalidInput` where it is sent
-    twice."""
+    """What a header says; "" where it is not sent. Raises `InvalidInput` where it is sent twice."""
     given = request.headers.getall(name, [])
     if len(given) > 1:
         raise InvalidInput("this header is sent once", header=name)
-    return unquote(given[0], errors="strict") if given and _is_encoded(given[0]) else "".join(given)
+    return "".join(given)
 
 
-def _is_encoded(text: str) -> bool:
-    try:
-        unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _named(request: _AnyRequest, name: str, what: str) -> str:
+    """What a header names. Raises `InvalidInput`."""
+    return named(_header(request, name), what)
 
 
-def _named(request: _AnyRequest, body: shapes.ChatRequest) -> str:
+def _session(request: _AnyRequest, body: shapes.ChatRequest) -> str:
     """The session that the client names; "" for none."""
-    return _header(request, SESSION) or (body.metadata or {}).get("session", "")
+    return _named(request, SESSION, "a session") or (body.metadata or {}).get("session", "")
 
 
 def _derived(desk: Desk, who: Chosen, body: shapes.ChatRequest) -> str:
@@ -218,15 +186,15 @@ def _derived(desk: Desk, who: Chosen, body: shapes.ChatRequest) -> str:
 
 
 def _key(request: _AnyRequest) -> str:
-    key = _header(request, "idempotency-key")
-    if len(key) > _KEY:
+    key = _header(request, KEY)
+    if len(key) > _LONGEST:
         raise InvalidInput("an Idempotency-Key has at most 200 characters")
     return key
 
 
 def _again(request: _AnyRequest) -> bool:
     """Whether the client says that it sent this request before, as OpenAI's own does."""
-    count = _header(request, "x-stainless-retry-count")
+    count = _header(request, AGAIN)
     return count.isdecimal() and int(count[:9]) > 0
 
 
@@ -239,30 +207,41 @@ def _headers(accepted: Completion, lost: list[str]) -> dict[str, str]:
 
 
 async def _replied(
-    request: _AnyRequest, body: shapes.ChatRequest, accepted: Completion, headers: dict[str, str]
+    request: _AnyRequest,
+    desk: Desk,
+    body: shapes.ChatRequest,
+    accepted: Completion,
+    headers: dict[str, str],
 ) -> Response[Any]:
     if body.stream:
-        beat = service_of(request).settings.beat
-        await accepted.run.begun(beat)
+        await accepted.run.begun(desk.service.settings.beat)
         if not accepted.run.failed:  # what fails before its first word has a status
-            frames = _frames(accepted, body, request_id(request), beat)
+            frames = _frames(desk, accepted, body, request_id(request))
             sent = {**headers, "x-accel-buffering": "no", "cache-control": "no-store"}
-            return Streamed(frames, media_type="text/event-stream", headers=sent)
-    answer = await accepted.run.ended()
-    if answer is None:
-        return _answer(_ending(request_id(request)), {**headers, "retry-after": "5"})
-    return Response(shapes.completion(answer, _told(accepted)), headers=headers)
+            return Streamed(frames, media_type=EVENTS, headers=sent)
+    reply = await accepted.run.ended()
+    if reply is None:
+        return _ended(request, headers)
+    return Response(replies.completion(reply, _beside(accepted)), headers=headers)
 
 
 async def _frames(
-    accepted: Completion, body: shapes.ChatRequest, id: str, beat: float
+    desk: Desk, accepted: Completion, body: shapes.ChatRequest, id: str
 ) -> AsyncGenerator[bytes, None]:
+    """The reply as it comes. About every `beat` seconds it is looked whether the token holds still: where
+    not, the stream ends with an error, for its reader would take less for the end of the reply."""
     counted = bool(body.stream_options is not None and body.stream_options.include_usage)
-    chunks = shapes.Chunks(new_ulid(), int(time.time()), body.model, _told(accepted), counted=counted)
-    telling = shapes.Telling()
+    chunks = replies.Chunks(new_ulid(), int(time.time()), body.model, _beside(accepted), counted=counted)
+    telling = replies.Telling()
+    beat, looked = desk.service.settings.beat, time.monotonic()
     yield chunks.first()
     async with aclosing(accepted.run.follow(beat)) as events:
         async for event in events:
+            if time.monotonic() - looked >= beat:
+                if not await desk.holds():
+                    yield _error(plain_problem(401, "the token does not hold any more", id))
+                    return
+                looked = time.monotonic()
             match event:
                 case TextDelta():
                     piece = telling.take(event.text)
@@ -275,29 +254,42 @@ async def _frames(
                 case _:
                     yield _BEAT
     try:
-        answer = await accepted.run.ended()
+        reply = await accepted.run.ended()
     except StratalogError as error:
-        yield shapes.line(shapes.error(_status(problem_of(error, id))))
+        yield _error(problem_of(error, id))
         return
-    for frame in _rest(answer, chunks, telling, id):
+    for frame in _rest(reply, chunks, telling, id):
         yield frame
 
 
-def _rest(answer: Answer | None, chunks: shapes.Chunks, telling: shapes.Telling, id: str) -> list[bytes]:
+def _rest(reply: Answer | None, chunks: replies.Chunks, telling: replies.Telling, id: str) -> list[bytes]:
     """What ends a stream."""
-    if answer is None:
-        return [shapes.line(shapes.error(_ending(id)))]
-    rest = telling.end(answer.text)
+    if reply is None:
+        return [_error(_ending(id))]
+    rest = telling.end(reply.text)
     if telling.broken:
         problem = plain_problem(502, "the model began its reply anew", id, "ask again for the whole of it")
-        return [shapes.line(shapes.error(problem))]
-    return [*([chunks.words(rest)] if rest else []), *chunks.last(answer)]
+        return [_error(problem)]
+    return [*([chunks.words(rest)] if rest else []), *chunks.last(reply)]
 
 
-def _told(accepted: Completion) -> dict[str, Any]:
+def _error(problem: Problem) -> bytes:
+    """An error as the last event of a stream."""
+    return replies.line(openai_problem(problem))
+
+
+def _beside(accepted: Completion) -> replies.Beside:
     """What is told beside the reply."""
-    told: dict[str, Any] = {"session": accepted.session.key.chat, "turn": accepted.turn}
-    return told | ({"warnings": accepted.run.warnings} if accepted.run.warnings else {})
+    made = replies.Beside(session=accepted.session.key.chat, turn=accepted.turn)
+    if accepted.run.warnings:
+        made = msgspec.structs.replace(made, warnings=list(accepted.run.warnings))
+    return made
+
+
+def _ended(request: _AnyRequest, headers: dict[str, str]) -> Response[Any]:
+    """There is no reply, and another service may have one."""
+    path = request.scope["path"]
+    return answer(_ending(request_id(request)), {**headers, "retry-after": "5"}, path=path)
 
 
 def _ending(id: str) -> Problem:

@@ -8,7 +8,9 @@ what was accepted is in the log.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
+import os
 import resource
 import signal
 import socket
@@ -32,6 +34,7 @@ from stratalog.surfaces.http.settings import HttpSettings
 _PATIENCE: Final = 15.0  # seconds beyond the grace, in which turns are let go and streams are ended
 _KEEP_ALIVE: Final = 30
 _BACKLOG: Final = 2_048
+_M_ARENA_MAX: Final = -8  # of glibc's malloc.h
 _HEAD: Final = 30.0  # seconds in which the head of a request comes
 _OTHERS: Final = 256  # files that are open besides connections
 
@@ -55,6 +58,11 @@ class Connection(H11Protocol):
         super().data_received(data)
         if not self._idle():
             self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:  # the beginning of the next request came with this one
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -143,6 +151,7 @@ def serve(data: Path, settings: HttpSettings, told: Callable[[str], None]) -> No
     """Serves the data directory until it is told to end."""
     load_settings(data)  # what is wrong in them is told before anything is opened
     _log_to_stderr()
+    _share_freed_memory()
     with listening(settings) as where:
         host, port = where.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -155,6 +164,14 @@ def serve(data: Path, settings: HttpSettings, told: Callable[[str], None]) -> No
             server.run(sockets=[where])
     if not server.started:
         raise StorageFailed("the service could not begin", hint="what it told before says why")
+
+
+def _share_freed_memory() -> None:
+    """Lets all threads have their memory of two arenas. With one for each thread, as glibc makes them, what a
+    thread freed is of no use to another, and the process only grows."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is not None and not os.environ.get("MALLOC_ARENA_MAX"):
+        mallopt(_M_ARENA_MAX, 2)
 
 
 def _log_to_stderr() -> None:
