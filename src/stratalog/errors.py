@@ -96,7 +96,7 @@ class NotFound(StratalogError):
 
 
 class AccessDenied(StratalogError):
-    pass
+    noted = False  # whether the audit has its line already
 
 
 class LaneDenied(StratalogError):

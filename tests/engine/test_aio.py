@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.engine import aio
 from stratalog.engine.aio import AsyncSession, AsyncStratalog
 from stratalog.errors import InvalidInput, SessionBusy, TurnClosed
 from stratalog.types import AnyEntry, Assistant, TurnEnd, TurnStart, User
@@ -20,11 +19,11 @@ PATIENCE = 60.0
 KEY = "a:cli:me"
 
 
-def run(data: Path, work: Callable[[AsyncStratalog], Awaitable[None]]) -> None:
+def run(data: Path, work: Callable[[AsyncStratalog], Awaitable[None]], **how: int) -> None:
     """Runs `work` with a memory in `data`, and closes that."""
 
     async def main() -> None:
-        async with AsyncStratalog(data) as memory:
+        async with AsyncStratalog(data, **how) as memory:
             await asyncio.wait_for(work(memory), PATIENCE)
 
     asyncio.run(main())
@@ -69,10 +68,9 @@ def test_every_call_there_is(data: Path) -> None:
     run(data, work)
 
 
-def test_many_tasks_on_one_session_with_few_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tasks_on_one_session_with_few_threads(data: Path) -> None:
     """Fifty tasks that want one session, on two threads: none is lost or stuck, the turns follow one another
     whole, in the order in which the tasks came."""
-    monkeypatch.setattr(aio, "_THREADS", 2)
 
     async def work(memory: AsyncStratalog) -> None:
         chat = memory.session(KEY)
@@ -96,12 +94,11 @@ def test_many_tasks_on_one_session_with_few_threads(data: Path, monkeypatch: pyt
                 running = ""
         assert await chat.unfinished() == []
 
-    run(data, work)
+    run(data, work, threads=2)
 
 
-def test_sessions_do_not_wait_for_one_another(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_do_not_wait_for_one_another(data: Path) -> None:
     """While tasks wait for a busy session, another session is served though there is one thread."""
-    monkeypatch.setattr(aio, "_THREADS", 1)
 
     async def work(memory: AsyncStratalog) -> None:
         chat = memory.session(KEY)
@@ -112,7 +109,23 @@ def test_sessions_do_not_wait_for_one_another(data: Path, monkeypatch: pytest.Mo
                 await turn.reply("served")
         await asyncio.gather(*waiting)
 
-    run(data, work)
+    run(data, work, threads=1)
+
+
+def test_tenants_share_the_threads_and_see_their_own(data: Path) -> None:
+    """A front of another tenant has its sessions alone; who wants one of them waits in the same line."""
+
+    async def work(memory: AsyncStratalog) -> None:
+        acme = memory.as_tenant("acme")
+        for front, words in ((memory, "one"), (acme, "two")):
+            async with front.session(KEY).turn(words) as turn:
+                await turn.reply("yes")
+        for front, words in ((memory, "one"), (acme, "two")):
+            listed = (await front.sessions()).sessions
+            assert [(each.key, each.title) for each in listed] == [(f"{front.sync.tenant}/{KEY}", words)]
+        assert memory.as_tenant("acme").session(KEY)._line is acme.session(KEY)._line
+
+    run(data, work, threads=1)
 
 
 async def take(chat: AsyncSession, message: str, **how: float) -> None:

@@ -95,7 +95,7 @@ def test_what_is_changed_is_noted_with_how_it_ended(tmp_path: Path) -> None:
             with pytest.raises(type(error)), noted(memory, "undo_page", by=""):
                 raise error
         refused, failed, done = audit_page(memory).lines
-    assert (done.call, done.ending, done.user, done.reason) == ("edit_page", "done", "ana", "token 0a")
+    assert (done.call, done.ending, done.user, done.token) == ("edit_page", "done", "ana", "0a")
     assert (done.scopes, done.asked) == ((Scope("user", "ana"),), {"text": mark_of("hush")})
     assert (failed.ending, failed.reason) == ("failed", "Conflict")
     assert (refused.ending, refused.reason) == ("refused", "AccessDenied")

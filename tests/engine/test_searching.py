@@ -13,7 +13,7 @@ from stratalog import Stratalog
 from stratalog.engine.embedding import embed
 from stratalog.engine.knowing import knowledge_of
 from stratalog.engine.recalling import fused
-from stratalog.engine.remembering import Draft, Layer, Records, Scope
+from stratalog.engine.remembering import ADMIN, Draft, Layer, Records, Scope
 from stratalog.engine.searching import documents_found, ranked, records_found, turns_found
 
 
@@ -58,6 +58,13 @@ def test_meaning_is_a_part(tmp_path: Path) -> None:
             assert [each.record.text for each in narrowed] == ["ana has a cat"]
             alone = records_found(records, ana, "boat", meaning=False).found
             assert [set(each.parts) for each in alone] == [{"words"}]
+            boss = records.caller(roles=[ADMIN])
+            of_all = records_found(records, boss, "boat", everyone=True).found
+            assert {each.record.scope.id for each in of_all[:2]} == {"ana", "ben"}
+            assert set(of_all[0].parts) == {"words", "meaning"}
+            assert records_found(records, boss, "boat").found == []
+            test = records.caller(roles=[ADMIN], environment="test")
+            assert records_found(records, test, "boat", everyone=True).found == []
             passages = documents_found(memory, "boat licence")
             assert set(passages[0].parts) == {"words", "meaning"}
             others = documents_found(memory, "boat licence", collections=["other"])
@@ -75,4 +82,6 @@ def test_turns_are_of_sessions_in_sight(tmp_path: Path) -> None:
         found = turns_found(memory, "boat", lambda told: told.get("users") == ["two"])
         assert {each.hit.session.chat for each in found} == {"two"}
         assert turns_found(memory, "boat", lambda told: False) == []
+        assert {each.hit.session.chat for each in turns_found(memory, "boat", user="one")} == {"one"}
+        assert turns_found(memory, "boat", lambda told: True, user="") == []
         assert {each.hit.session.chat for each in turns_found(memory, "boat")} == {"one", "two"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from engine.threads import together
 from stratalog.errors import StorageFailed, StorageFull
 from stratalog.memory.audit import Audit, AuditLine, FileAudit, MemoryAudit, mark_of
 from stratalog.memory.contract import Scope
+
+BEFORE_TOKENS = Path(__file__).parents[1] / "fixtures" / "memory" / "audit-before-tokens.jsonl"
 
 
 def line(at: int = 1, **more: object) -> AuditLine:
@@ -38,6 +41,28 @@ def test_lines_are_read_as_they_were_written(make: Callable[..., Audit], tmp_pat
     assert list(audit.read("a")) == [line(1), told]
     assert list(audit.read("ab")) == [line(9)]
     assert list(audit.read("A")) == []
+
+
+def test_a_file_of_before_tokens_were_told_is_read(tmp_path: Path) -> None:
+    """Its lines load, name no token, and others are added after them."""
+    audit = FileAudit(tmp_path)
+    audit.path("acme").parent.mkdir()
+    shutil.copy(BEFORE_TOKENS, audit.path("acme"))
+    audit.write("acme", line(9, token="0a"))
+    found = list(audit.read("acme"))
+    assert [each.call for each in found] == ["remember", "list", "edit_page", "get"]
+    assert [each.token for each in found] == ["", "", "", "0a"]
+    assert found[2].reason == "token 0a1b2c3d4e5f"
+    assert found[1].scopes == (Scope("user", "ben"),)
+
+
+def test_nobodys_lines_are_beside_the_tenants(tmp_path: Path) -> None:
+    """The tenant "" has a file of its own, in the data directory itself."""
+    audit = FileAudit(tmp_path)
+    audit.write("", line(1))
+    audit.write("a", line(2))
+    assert audit.path("") == tmp_path / "audit.jsonl"
+    assert [list(audit.read(each)) for each in ("", "a")] == [[line(1)], [line(2)]]
 
 
 def test_a_mark_tells_only_the_length_and_a_hash() -> None:

@@ -33,6 +33,7 @@ def test_a_caller_is_normalised() -> None:
         {"session": "other/bot:cli:1"},
         {"session": "bot:cli:1", "agent": "tob"},
         {"user": 7},
+        {"token": "a/b"},
     ],
     ids=str,
 )
@@ -75,6 +76,14 @@ def test_scopes_are_the_callers_own() -> None:
     )
     assert scopes_of(who).read == (*own, Scope("tenant"))
     assert scopes_of(who).write == own
+
+
+def test_a_token_changes_nothing_but_who_is_named() -> None:
+    """By which token it was recognised neither widens what a caller sees nor stands in a history."""
+    who, other = caller("acme", user="ana", token="0a"), caller("acme", user="ana")
+    assert (who.token, other.token) == ("0a", "")
+    assert scopes_of(who) == scopes_of(other)
+    assert who.actor == other.actor
 
 
 def test_nobody_has_only_what_is_shared() -> None:

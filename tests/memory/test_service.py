@@ -448,11 +448,46 @@ def test_an_admin_sees_and_forgets_all_of_its_tenant(desk: Desk) -> None:
     assert service.list(BOSS).records == ()
     assert service.list(BOSS, scopes=(ME,)).records == (mine,)
     assert service.get(BOSS, theirs.id) == theirs
+    found = service.recall(BOSS, "Lisbon Porto", everyone=True, limit=1)
+    assert ([each.record for each in found.found], found.more) == ([theirs], True)
+    assert service.recall(BOSS, "Lisbon Porto").found == ()
     service.forget(BOSS, id=theirs.id)
     service.forget(BOSS, scope=ME, key="home")
     assert service.list(BOSS, everyone=True).records == ()
-    with pytest.raises(AccessDenied):
-        service.list(ANA, everyone=True)
+    assert service.recall(BOSS, "Lisbon Porto", everyone=True).found == ()
+    page = service.history(BOSS, everyone=True, limit=3)
+    rest = service.history(BOSS, everyone=True, after=page.next)
+    assert [(each.record.id, each.action) for each in (*page.events, *rest.events)] == [
+        (mine.id, "remember"),
+        (theirs.id, "remember"),
+        (theirs.id, "forget"),
+        (mine.id, "forget"),
+    ]
+    assert service.history(BOSS).events == ()
+    assert len(service.history(BOSS, id=mine.id, everyone=True).events) == 2
+
+
+@pytest.mark.parametrize("call", ["list", "recall", "history", "export"])
+def test_what_an_admin_asks_of_everyone_is_in_the_audit(desk: Desk, call: str) -> None:
+    """With the token that asked, and that it was of everyone; who is no admin is refused, with a line and
+    before any store is asked, and so is one that names scopes too."""
+    boss = replace(BOSS, token="0a")
+    words = ("Lisbon",) if call == "recall" else ()
+    ask = getattr(desk.service, call)
+    list(ask(boss, *words, everyone=True) if call == "export" else [ask(boss, *words, everyone=True)])
+    assert [each.token for each in desk.lines] == ["0a"] * len(desk.lines)
+    assert [each.ending for each in desk.lines] == ["done"] * len(desk.lines)
+    assert "everyone" in desk.lines[0].reason
+    asked = len(desk.asked)
+    for who, more in ((ANA, {}), (BOSS, {"scopes": (ME,)})):
+        with pytest.raises(AccessDenied) as raised:
+            ask(who, *words, everyone=True, **more)
+        assert raised.value.noted
+        assert (desk.lines[-1].ending, desk.lines[-1].reason) == (
+            "refused",
+            "only an admin may ask for everyone",
+        )
+    assert len(desk.asked) == asked
 
 
 def test_sessions_and_runs_are_tight(desk: Desk) -> None:

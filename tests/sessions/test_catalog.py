@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -12,15 +13,28 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.children import Child
 from engine.threads import together
 from stratalog.errors import DamagedLog, InvalidInput, LogBusy, NewerFormat
 from stratalog.keys import session_key
-from stratalog.sessions.catalog import FILE, Catalog
+from stratalog.sessions.catalog import FILE, Catalog, whose
 from stratalog.sessions.meta import SessionMeta
+
+WHOSE = (None, "ana", ["ana"], ["ben"], ["ana", "ben"], [7], {"ana": 1})
+VERSION_3 = """
+CREATE TABLE sessions (
+    key TEXT NOT NULL, agent TEXT NOT NULL, channel TEXT NOT NULL, pinned INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, seq INTEGER NOT NULL, stale INTEGER NOT NULL, meta BLOB NOT NULL,
+    PRIMARY KEY (pinned DESC, updated_at DESC, key)) WITHOUT ROWID;
+CREATE UNIQUE INDEX by_key ON sessions (key);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO sessions VALUES ('local/a:cli:old', 'a', 'cli', 0, 1, 1, 0, '{"key": "local/a:cli:old"}');
+INSERT INTO facts VALUES ('boot', 'one');
+PRAGMA user_version = 3
+"""
 
 
 def meta(
@@ -96,6 +110,82 @@ def test_pages_together_are_the_list(rows: list[tuple[bool, int]], size: int) ->
                 break
         assert seen == titles(catalog)
         assert len(seen) == len(rows)
+
+
+@given(
+    rows=st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.sampled_from(WHOSE), st.text(max_size=3))),
+    user=st.sampled_from(["", "ana", "ben", "\ud800", None]),
+    title=st.sampled_from(["", "a", "SS", "ﬁ"]),
+    size=st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_whose_and_titled_is_a_query(
+    rows: list[tuple[bool, int, object, str]], user: str | None, title: str, size: int
+) -> None:
+    """Page by page, in the order of the list, those that are this user's alone and have the words in their
+    title: the same that Python finds."""
+    metas = [
+        meta(f"c{at}", when, pinned=pinned, metadata={"users": users} if users else {}, title=name)
+        for at, (pinned, when, users, name) in enumerate(rows)
+    ]
+    with TemporaryDirectory() as directory, closing(Catalog(Path(directory))) as catalog:
+        catalog.put(metas)
+        seen: list[str] = []
+        cursor = ""
+        while True:
+            page = catalog.page(user=user, title=title, limit=size, cursor=cursor)
+            seen += [each.key for each in page.sessions]
+            cursor = page.cursor
+            assert len(page.sessions) == size or not cursor
+            if not cursor:
+                break
+
+        def folded(text: str) -> str:
+            return unicodedata.normalize("NFKC", text).casefold()
+
+        wanted = [
+            each.key
+            for each in catalog.page().sessions
+            if user in (None, whose(each.metadata)) and folded(title) in folded(each.title)
+        ]
+        assert seen == wanted
+        own = [each for each in metas if user in (None, whose(each.metadata))]
+        assert catalog.counted(user) == ({("a", "cli"): len(own)} if own else {})
+
+
+def test_whose_a_session_is_may_change(catalog: Catalog) -> None:
+    """What is said later of a session and its title are what it is found by."""
+    catalog.put([meta("a", title="Trip"), meta("b", metadata={"users": ["ben"]})])
+    catalog.put([meta("a", seq=2, metadata={"users": ["ana"]}, title="Sailing")])
+    assert titles(catalog, user="ana", title="sail") == ["Sailing"]
+    assert titles(catalog, user="") == titles(catalog, title="trip") == []
+    assert titles(catalog, user="ben") == ["b"]
+    assert catalog.counted() == {("a", "cli"): 2}
+
+
+def test_a_users_page_looks_at_no_other_users_rows(catalog: Catalog) -> None:
+    """The index answers, in the order of the list."""
+    catalog.put([meta("a")])
+    told = catalog._connected().execute(
+        "EXPLAIN QUERY PLAN SELECT meta FROM sessions WHERE whose = ?"
+        " ORDER BY pinned DESC, updated_at DESC, key LIMIT 50",
+        (b"ana",),
+    )
+    plan = " ".join(row[3] for row in told)
+    assert "USING INDEX by_whose (whose=?)" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_a_list_of_an_older_form_is_made_anew(catalog: Catalog) -> None:
+    """One that does not know whose a session is becomes an empty one of today's form."""
+    catalog.path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(catalog.path, isolation_level=None)) as database:
+        for statement in VERSION_3.split(";"):
+            database.execute(statement)
+    assert titles(catalog) == []
+    assert catalog.fact("boot") == ""
+    catalog.put([meta("a", metadata={"users": ["ana"]})])
+    assert titles(catalog, user="ana") == ["a"]
 
 
 def test_rows_that_change_between_pages(catalog: Catalog) -> None:

@@ -467,6 +467,8 @@ def _scoped(service: MemoryService, who: Caller, scope: Scope) -> dict[str, Call
         "export": lambda: service.export(who, scopes=(scope,)),
         "forget": lambda: service.forget(who, scope=scope, key="x"),
         "everyone": lambda: service.list(who, everyone=True),
+        "recall of everyone": lambda: service.recall(who, _WORD, everyone=True),
+        "history of everyone": lambda: service.history(who, everyone=True),
         "export of everyone": lambda: service.export(who, everyone=True),
         "purge of everyone": lambda: service.purge(who, Selector("environment")),
         "purge of the tenant": lambda: service.purge(who, Selector("tenant")),
@@ -629,8 +631,11 @@ def an_admin_stays_in_its_tenant(lab: Lab) -> None:
         own = {each.canary for each in world.secrets if _sees(boss, each)}
         listed = _attempt(service.list, boss, everyone=True, limit=1_000)
         exported = _attempt(service.export, boss, everyone=True)
-        for path, answer in (("list", listed), ("export", exported)):
+        stepped = _attempt(service.history, boss, everyone=True, limit=1_000)
+        recalled = _attempt(service.recall, boss, _WORD, everyone=True, limit=100)
+        for path, answer in (("list", listed), ("export", exported), ("history", stepped)):
             assert _no_leak(world, boss, path, answer) == own
+        assert _no_leak(world, boss, "recall", recalled) <= own
         for secret in world.others(boss):
             answer = _attempt(service.get, boss, secret.id)
             assert answer.error is NotFound

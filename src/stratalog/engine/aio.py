@@ -34,7 +34,6 @@ from stratalog.types import AnyEntry, Assistant, Content, ToolCall, ToolResult, 
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_THREADS = 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
 
 
@@ -59,19 +58,32 @@ class _Line:
 
 
 class AsyncStratalog:
-    """`Stratalog` for asyncio; see there. Closing it waits for what is being written. For one event loop."""
+    """`Stratalog` for asyncio; see there. Closing it waits for what is being written. For one event loop.
+    `threads` is how many calls run at the same time."""
 
     def __init__(
-        self, data: Path | str | None = None, *, tenant: str = "local", settings: Settings | None = None
+        self,
+        data: Path | str | None = None,
+        *,
+        tenant: str = "local",
+        settings: Settings | None = None,
+        threads: int = 16,
     ) -> None:
         self.sync = Stratalog(data, tenant=tenant, settings=settings)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stratalog")
         self._lines: WeakValueDictionary[SessionKey, _Line] = WeakValueDictionary()
 
     @classmethod
     def open(cls, data: Path | str | None = None, *, tenant: str = "local") -> Self:
         """The same as calling the class."""
         return cls(data, tenant=tenant)
+
+    def as_tenant(self, tenant: str) -> Self:
+        """The same for another tenant, as `Stratalog.as_tenant`, with the same threads."""
+        other = object.__new__(type(self))
+        other.sync = self.sync.as_tenant(tenant)
+        other._pool, other._lines = self._pool, self._lines
+        return other
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs any call of the engine in a thread, and to its end even if the awaiting task is cancelled."""

@@ -1,5 +1,5 @@
 """The audit of one tenant: read a page at a time, the newest line first, and told what besides records is
-changed.
+changed, and what is refused before they are asked.
 
 The file is read from its end in blocks, for it has a line of every call and only grows. So the place where a
 line begins stays its place: the cursor of a page is the place of its last line.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
@@ -22,7 +23,16 @@ from stratalog.memory.audit import FILE, AuditLine, Ending, FileAudit, mark_of
 from stratalog.memory.contract import PRODUCTION, Scope
 from stratalog.osfiles import failed
 
-__all__ = ["MOST_LOOKED_AT", "AuditLine", "AuditPage", "audit_page", "noted"]
+__all__ = [
+    "MOST_LOOKED_AT",
+    "AuditLine",
+    "AuditPage",
+    "audit_page",
+    "nobodys_audit",
+    "noted",
+    "refusal_in",
+    "refused",
+]
 
 MOST_LOOKED_AT: Final = 50_000
 _BLOCK: Final = 64 * 1024
@@ -80,13 +90,11 @@ def noted(
     scopes: Sequence[Scope] = (),
     **asked: str,
 ) -> Iterator[None]:
-    """Writes a line when the block ends: who did `call`, and how it ended. `by` is the id of the token, which
-    the line's reason tells ("" for none), `user` for whom it was asked; of `asked` there are marks. The
-    records' service writes its own lines. Raises `StorageFailed` where there can be no line, though it is
-    done."""
-    said = [f"token {by}"] if by else []
+    """Writes a line when the block ends: who did `call`, and how it ended. `by` is the id of the token (""
+    for none), `user` for whom it was asked; of `asked` there are marks. The records' service writes its own
+    lines. Raises `StorageFailed` where there can be no line, though it is done."""
 
-    def write(ending: Ending, *why: str) -> None:
+    def write(ending: Ending, why: str = "") -> None:
         line = AuditLine(
             at=now_ms(),
             call=call,
@@ -96,16 +104,63 @@ def noted(
             roles=tuple(sorted(roles)),
             scopes=tuple(scopes),
             asked={name: mark_of(text) for name, text in asked.items() if text},
-            reason=", ".join((*said, *why)),
+            reason=why,
+            token=by,
         )
         FileAudit(memory.data).write(memory.tenant, line)
 
     try:
         yield
+    except AccessDenied as error:
+        write("refused", type(error).__name__)
+        error.noted = True
+        raise
     except StratalogError as error:
-        write("refused" if isinstance(error, AccessDenied) else "failed", type(error).__name__)
+        write("failed", type(error).__name__)
         raise
     write("done")
+
+
+def refusal_in(error: StratalogError) -> AccessDenied | None:
+    """The refusal that the audit has no line of yet: the error itself, or the cause of one that must not tell
+    that there is anything to be refused."""
+    found = error if isinstance(error, AccessDenied) else error.__cause__
+    return found if isinstance(found, AccessDenied) and not found.noted else None
+
+
+def refused(
+    data: Path,
+    tenant: str,
+    call: str,
+    why: str,
+    *,
+    by: str = "",
+    user: str = "",
+    roles: Sequence[str] = (),
+    scopes: Sequence[Scope] = (),
+    times: int = 1,
+) -> None:
+    """Writes a line of a request that went no further: to the tenant's audit, or with "" to that of nobody's,
+    which `nobodys_audit` reads. `by` is the id of its token, `times` how often the same was refused. Raises
+    `StorageFailed`."""
+    line = AuditLine(
+        at=now_ms(),
+        call=call,
+        ending="refused",
+        environment=PRODUCTION,
+        user=user,
+        roles=tuple(sorted(roles)),
+        scopes=tuple(scopes),
+        counts={"times": times},
+        reason=why,
+        token=by,
+    )
+    FileAudit(data).write(tenant, line)
+
+
+def nobodys_audit(data: Path) -> Iterator[AuditLine]:
+    """What was refused of those of whom no tenant is known, the oldest first. For who keeps the directory."""
+    return FileAudit(data).read("")
 
 
 def _backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stratalog.config import AGENT_FILE
 from stratalog.engine.core import Stratalog
-from stratalog.engine.serving_sessions import listed
 from stratalog.keys import sessions_dir, tenant_named
 from stratalog.models.configured import PROVIDERS
 from stratalog.models.extractive import NAME as EXTRACTIVE
@@ -24,11 +22,11 @@ class Chosen(NamedTuple):
     model: str
 
 
-def agents(memory: Stratalog, sees: Callable[[Mapping[str, Any]], bool]) -> dict[str, int]:
-    """The agents that have settings of their own or sessions in sight, and the ordinary one, in order; with
-    the time of their first session that was seen, milliseconds UTC, or 0."""
+def agents(memory: Stratalog, user: str | None) -> dict[str, int]:
+    """The agents that have settings of their own or sessions of this user (None: of anybody), and the
+    ordinary one, in order; with the time of their first session that was seen, milliseconds UTC, or 0."""
     found = dict.fromkeys((ORDINARY, *_with_settings(memory)), 0)
-    for meta in listed(memory, sees, limit=_MOST).sessions:
+    for meta in memory.sessions(user=user, limit=_MOST).sessions:
         name = memory.session(meta.key).key.agent
         known = found.get(name, 0)
         found[name] = min(known or meta.created_at, meta.created_at)

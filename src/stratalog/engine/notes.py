@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stratalog.sessions.catalog import whose
 from stratalog.sessions.meta import BLOCKS, REMEMBERED
 from stratalog.types import AnyEntry, Note, User
 
@@ -46,12 +47,9 @@ def users_in(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def is_whose(metadata: Mapping[str, Any], user: str) -> bool:
-    """Whether a session of which this is said is this user's alone, or nobody's where `user` is "". One of
-    which nothing can be read is neither: nobody must see by a slip of the pen what is somebody's."""
-    users = users_in(metadata)
-    if not users:
-        return not user and not metadata.get("users")
-    return users == [user] and metadata["users"] in (user, [user], (user,))
+    """Whether a session of which this is said is this user's alone, or nobody's where `user` is "", as
+    `catalog.whose` tells."""
+    return whose(metadata) == user
 
 
 def asker_of(message: AnyEntry | None, users: Sequence[str]) -> str:

@@ -154,6 +154,7 @@ class Records:
         run: str = "",
         environment: str = PRODUCTION,
         roles: Iterable[str] = (),
+        token: str = "",
     ) -> Caller:
         """Who asks, of this tenant; see `memory.caller.caller`. Make it where it was proved who that is."""
         return caller(
@@ -164,6 +165,7 @@ class Records:
             run=run,
             environment=environment,
             roles=roles,
+            token=token,
         )
 
     def forbids_remote(self, who: Caller) -> bool:

@@ -94,16 +94,17 @@ def turns_found(
     limit: int = 10,
     agent: str | None = None,
     channel: str | None = None,
+    user: str | None = None,
     session: SessionKey | None = None,
     **which: Any,
 ) -> list[Found]:
     """What was said about something, as `Stratalog.search` finds it (`which` are more of its filters), with
-    the times that the query speaks of. `sees` tells by a session's metadata whether it is the asker's to see;
-    None: every one is."""
+    the times that the query speaks of; in the sessions of this user, as `Stratalog.sessions` takes it. `sees`
+    tells by a session's metadata whether it is the asker's to see; None: every one is."""
     among = None
-    if sees is not None and session is None:
-        listed = memory.sessions(agent=agent, channel=channel).sessions
-        among = [meta.key for meta in listed if sees(meta.metadata)]
+    if session is None and not (sees is None and user is None):
+        listed = memory.sessions(agent=agent, channel=channel, user=user).sessions
+        among = [meta.key for meta in listed if sees is None or sees(meta.metadata)]
     return memory.search(
         query,
         limit=limit,
@@ -125,15 +126,19 @@ def records_found(
     layers: Sequence[Layer] = (),
     limit: int = 10,
     as_of: int | None = None,
+    everyone: bool = False,
     meaning: bool = True,
 ) -> Recall:
     """The records of `MemoryService.recall`, and those that are near in meaning, where there are vectors and
     the caller's session may be asked; of what held at `as_of` by words alone. Raises as that does."""
-    told = records.service.recall(who, query, scopes=scopes, layers=layers, limit=limit, as_of=as_of)
+    told = records.service.recall(
+        who, query, scopes=scopes, layers=layers, limit=limit, as_of=as_of, everyone=everyone
+    )
     words = [each.record for each in told.found]
     near: list[Record] = []
     if meaning and as_of is None:
-        near = _near(records, who, query, scopes, layers, min(limit + 1, MAX_FOUND), words)
+        asked = None if everyone else scopes_of(who).read if scopes is None else scopes
+        near = _near(records, who, query, asked, layers, min(limit + 1, MAX_FOUND), words)
     found = ranked({"words": words, "meaning": near}, key=lambda each: each.id)
     return Recall([FoundRecord(*each) for each in found[:limit]], told.more or len(found) > limit)
 
@@ -168,11 +173,13 @@ def _near(
     most: int,
     words: Sequence[Record],
 ) -> list[Record]:
-    """The current records nearest in meaning, of those that the search by words could have found."""
+    """The current records nearest in meaning, of those that the search by words could have found; of every
+    scope with None, where some of the nearest may be of another environment, and are left out."""
     memory = records.memory
-    asked = scopes_of(who).read if scopes is None else scopes
     metadata = memory.session(who.session).meta.metadata if who.session else {}
-    places = [scope_of(who.environment, each.kind, each.id) for each in asked]
+    places = None
+    if scopes is not None:
+        places = [scope_of(who.environment, each.kind, each.id) for each in scopes]
     question = memory.strata.vectors.question("records", query, metadata=metadata, scopes=places)
     if question is None:
         return []
@@ -180,19 +187,19 @@ def _near(
     found: dict[str, Record] = {}
     for _, name in question.nearest(most):
         id = name.partition(":")[0]
-        record = known.get(id) or _holding(records, who, id, asked, layers)
+        record = known.get(id) or _holding(records, who, id, scopes, layers)
         if record is not None:
             found.setdefault(id, record)
     return list(found.values())
 
 
 def _holding(
-    records: Records, who: Caller, id: str, scopes: Sequence[Scope], layers: Sequence[Layer]
+    records: Records, who: Caller, id: str, scopes: Sequence[Scope] | None, layers: Sequence[Layer]
 ) -> Record | None:
-    """The record of this id, if it holds now and is of these scopes and layers."""
+    """The record of this id, if it holds now, is the caller's to see, and is of these scopes and layers."""
     with suppress(NotFound):
         record = records.service.get(who, id)
-        if record.scope in scopes:
+        if scopes is None or record.scope in scopes:
             holding = records.service.current(
                 who, keys=(record.key,), layers=layers, scopes=(record.scope,)
             ).records

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -116,7 +115,7 @@ class Serving:
     unless another process does it. `threads` is how many calls of the engine run at the same time."""
 
     def __init__(self, data: Path | str, *, threads: int = 32, background: bool = False) -> None:
-        self._front = _Front(data, threads)
+        self._front = AsyncStratalog(data, threads=threads)
         self._tenancies: dict[str, Tenancy] = {}
         self._background, self._later = _begun(self.memory) if background else (None, False)
 
@@ -177,17 +176,3 @@ def _begun(memory: Stratalog) -> tuple[Background | None, bool]:
     except InvalidConfig as error:
         memory.note(Problem(f"nothing is done in the background: {error}"))
         return None, False
-
-
-class _Front(AsyncStratalog):
-    """A front whose tenants share its threads, and the lines before its sessions."""
-
-    def __init__(self, data: Path | str, threads: int) -> None:
-        super().__init__(data)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stratalog")
-
-    def as_tenant(self, tenant: str) -> Self:
-        other = object.__new__(type(self))
-        other.sync = self.sync.as_tenant(tenant)
-        other._pool, other._lines = self._pool, self._lines
-        return other

@@ -1,25 +1,13 @@
-"""What is served, over all agents and channels: which agents there are, a list of sessions by their titles,
-and the entries around one."""
+"""What is served, over all agents and channels: which agents there are, and the entries around one."""
 
 from __future__ import annotations
-
-import unicodedata
-from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
-from typing import Final
 
 import msgspec
 
 from stratalog.engine.core import Stratalog
-from stratalog.engine.serving_sessions import MOST_ENTRIES, EntryPage, Sees, entries_page
+from stratalog.engine.serving_sessions import MOST_ENTRIES, EntryPage, entries_page
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidConfig, InvalidInput
-from stratalog.keys import parse_key
-from stratalog.sessions.catalog import Page
-from stratalog.sessions.meta import SessionMeta
-
-_AT_ONCE: Final = 2_000
 
 
 class AgentSeen(msgspec.Struct, frozen=True):
@@ -30,48 +18,13 @@ class AgentSeen(msgspec.Struct, frozen=True):
     has_model: bool
 
 
-def agents_seen(memory: Stratalog, sees: Sees) -> tuple[AgentSeen, ...]:
-    """The agents of the sessions in sight, by name, each with its channels by name. It reads the whole list
-    of sessions, and no log."""
-    counted: dict[str, Counter[str]] = {}
-    for meta, _ in _all(memory, None, None, ""):
-        if sees(meta.metadata):
-            key = parse_key(meta.key)
-            counted.setdefault(key.agent, Counter())[key.channel] += 1
-    return tuple(
-        AgentSeen(agent, dict(sorted(channels.items())), _has_model(memory, agent))
-        for agent, channels in sorted(counted.items())
-    )
-
-
-def titled(
-    memory: Stratalog,
-    sees: Sees,
-    *,
-    title: str = "",
-    agent: str | None = None,
-    channel: str | None = None,
-    limit: int = 50,
-    cursor: str = "",
-) -> Page:
-    """The sessions in sight whose title has these words in it, in any case, as `Stratalog.sessions` lists
-    them. Raises `InvalidInput` as that does."""
-    if limit < 1:
-        raise InvalidInput("a limit must be at least 1", limit=limit)
-    words = _folded(title.strip())
-    fitting = (
-        (meta, here)
-        for meta, here in _all(memory, agent, channel, cursor)
-        if sees(meta.metadata) and words in _folded(meta.title)
-    )
-    found = list(islice(fitting, limit + 1))
-    metas = tuple(meta for meta, _ in found[:limit])
-    if len(found) <= limit:
-        return Page(metas)
-    # A page that ends with the last of these gives the cursor after it.
-    start, place = found[limit - 1][1]
-    last = memory.sessions(agent=agent, channel=channel, limit=place + 1, cursor=start)
-    return Page(metas, last.cursor)
+def agents_seen(memory: Stratalog, user: str | None) -> tuple[AgentSeen, ...]:
+    """The agents of this user's sessions ("": nobody's; None: of all), by name, each with its channels by
+    name. It reads no log."""
+    found: dict[str, dict[str, int]] = {}
+    for (agent, channel), number in memory.strata.counted(user).items():
+        found.setdefault(agent, {})[channel] = number
+    return tuple(AgentSeen(agent, channels, _has_model(memory, agent)) for agent, channels in found.items())
 
 
 def entries_around(
@@ -98,25 +51,8 @@ def entries_around(
     )
 
 
-def _all(
-    memory: Stratalog, agent: str | None, channel: str | None, cursor: str
-) -> Iterator[tuple[SessionMeta, tuple[str, int]]]:
-    """Each session of the list, with the cursor of its page and its place in that."""
-    while True:
-        page = memory.sessions(agent=agent, channel=channel, limit=_AT_ONCE, cursor=cursor)
-        for place, meta in enumerate(page.sessions):
-            yield meta, (cursor, place)
-        if not page.cursor:
-            return
-        cursor = page.cursor
-
-
 def _has_model(memory: Stratalog, agent: str) -> bool:
     try:
         return bool(memory.settings_of(agent).model)
     except InvalidConfig:  # asked, it answers with what is wrong in its settings
         return False
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()

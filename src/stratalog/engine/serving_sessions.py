@@ -1,25 +1,21 @@
-"""What is done with sessions that are served: whose they are, a list of those in sight, pages of entries."""
+"""What is done with sessions that are served: beginning and deleting one, pages of entries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
-from stratalog.engine.core import Stratalog
 from stratalog.engine.remembering import PRODUCTION, Records
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
-from stratalog.sessions.catalog import Page
 from stratalog.sessions.meta import METADATA, SessionMeta
 from stratalog.types import AnyEntry, Note, System, Title
 
-__all__ = ["EntryPage", "Page", "SessionMeta", "begun", "deleted", "entries_page", "listed"]
+__all__ = ["EntryPage", "SessionMeta", "begun", "deleted", "entries_page"]
 
 MOST_ENTRIES: Final = 500
-_AT_ONCE: Final = 200
-Sees = Callable[[Mapping[str, Any]], bool]
 
 
 class EntryPage(msgspec.Struct, frozen=True):
@@ -47,33 +43,6 @@ def deleted(session: Session, records: Records) -> None:
     environment = str(session.meta.metadata.get("environment") or PRODUCTION)
     session.delete()
     records.drop_session(session.key, environment)
-
-
-def listed(
-    memory: Stratalog,
-    sees: Sees,
-    *,
-    agent: str | None = None,
-    channel: str | None = None,
-    limit: int = 50,
-    cursor: str = "",
-) -> Page:
-    """The sessions in sight, pinned first, then newest, as `Stratalog.sessions` lists them."""
-    if limit < 1:
-        raise InvalidInput("a limit must be at least 1", limit=limit)
-    found: list[SessionMeta] = []
-    while True:
-        page = memory.sessions(agent=agent, channel=channel, limit=_AT_ONCE, cursor=cursor)
-        for place, meta in enumerate(page.sessions):
-            if sees(meta.metadata):
-                found.append(meta)
-            if len(found) == limit:
-                # The cursor after this one; there may be nothing more in sight behind it.
-                here = memory.sessions(agent=agent, channel=channel, limit=place + 1, cursor=cursor)
-                return Page(tuple(found), here.cursor)
-        if not page.cursor:
-            return Page(tuple(found))
-        cursor = page.cursor
 
 
 def entries_page(

@@ -79,6 +79,13 @@ class Strata:
         self.refresh()
         return self.catalog.page(**how)
 
+    def counted(self, user: str | None = None) -> dict[tuple[str, str], int]:
+        """How many sessions each agent has in each channel, up to date; see `Catalog.counted`."""
+        if not self.exists:
+            return {}
+        self.refresh()
+        return self.catalog.counted(user)
+
     def refresh(self) -> None:
         """Brings the list of sessions up to date."""
         if not self.exists:

@@ -30,7 +30,8 @@ Ending: TypeAlias = Literal["done", "refused", "failed"]
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`at` is milliseconds UTC. `scopes` are those that were asked for, `counts` what came of it, `asked` the
-    lengths and hashes (`mark_of`) of what the caller wrote."""
+    lengths and hashes (`mark_of`) of what the caller wrote. `token` is the id of the token that asked, and
+    never its secret; "" where none did, as in lines from before it was told."""
 
     at: int
     call: str
@@ -45,10 +46,12 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     counts: dict[str, int] = {}
     asked: dict[str, str] = {}
     reason: str = ""
+    token: str = ""
 
 
 class Audit(Protocol):
-    """Where the lines go. What was written is never changed."""
+    """Where the lines go. What was written is never changed. The tenant "" is nobody's: its lines are of
+    those of whom no tenant is known."""
 
     def write(self, tenant: str, line: AuditLine) -> None:
         """Adds a line to the tenant's. Raises `StorageFailed`, and then the call that it tells of fails."""
@@ -82,7 +85,7 @@ class MemoryAudit:
 
 
 class FileAudit:
-    """`audit.jsonl` (0600) in each tenant's directory below `root`.
+    """`audit.jsonl` (0600) in each tenant's directory below `root`; in `root` itself for nobody's.
 
     Whole lines, whatever number of processes write: each is written under the file's lock, and one that the
     system did not take whole is taken back. It is not synced: a power failure may take the last lines.
@@ -92,7 +95,7 @@ class FileAudit:
         self._root = root
 
     def path(self, tenant: str) -> Path:
-        """The file of the tenant."""
+        """The file of the tenant; of "" that of nobody's."""
         return _path(self._root, tenant)
 
     def write(self, tenant: str, line: AuditLine) -> None:
@@ -127,7 +130,7 @@ class FileAudit:
 
 @lru_cache(maxsize=1024)
 def _path(root: Path, tenant: str) -> Path:
-    return tenant_path(root, tenant) / FILE
+    return (tenant_path(root, tenant) if tenant else root) / FILE
 
 
 def _opened(path: Path) -> int:

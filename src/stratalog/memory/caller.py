@@ -22,7 +22,8 @@ ROLES: Final = frozenset((ADMIN, CURATOR))
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Make it with `caller`. `session` is a session's key in writing; "" is none."""
+    """Make it with `caller`. `session` is a session's key in writing; "" is none. `token` is the id of the
+    token by which it was recognised, for the audit; nothing that it may see follows from it."""
 
     tenant: str
     user: str = ""
@@ -31,6 +32,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
     environment: str = PRODUCTION
     roles: frozenset[str] = frozenset()
+    token: str = ""
 
     def __post_init__(self) -> None:
         # However it was made, nothing unchecked is a caller.
@@ -54,10 +56,11 @@ def caller(
     run: str = "",
     environment: str = PRODUCTION,
     roles: Iterable[str] = (),
+    token: str = "",
 ) -> Caller:
     """The capability of who was recognised. A session names its agent.
 
-    Raises `InvalidKey` for an id that `stratalog.keys` does not allow (a user, a run and an environment may
+    Raises `InvalidKey` for an id that `stratalog.keys` does not allow (all but the tenant and the agent may
     have colons) and for a session of another tenant or agent; `InvalidInput` for a role that there is not.
     """
     return Caller(
@@ -69,6 +72,7 @@ def caller(
             run=run,
             environment=environment,
             roles=roles,
+            token=token,
         )
     )
 
@@ -82,6 +86,7 @@ def _checked(
     run: str,
     environment: str,
     roles: Iterable[str],
+    token: str,
 ) -> dict[str, Any]:
     tenant = tenant_id(tenant)
     agent = _agent(agent) if agent else ""
@@ -100,6 +105,7 @@ def _checked(
         "run": _id("run", run),
         "environment": _id("environment", environment) or PRODUCTION,
         "roles": roles,
+        "token": _id("token", token),
     }
 
 

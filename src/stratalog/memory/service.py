@@ -374,13 +374,15 @@ class MemoryService:
         layers: Sequence[Layer] = (),
         limit: int = 10,
         as_of: int | None = None,
+        everyone: bool = False,
     ) -> Recalled:
         """The current records whose words fit the query, best first, of those that hold now, or held at
-        `as_of`. At most 100; a query of at most 16,000 characters."""
-        allowed = self._scopes(caller, "recall", scopes)
+        `as_of`. At most 100; a query of at most 16,000 characters. `everyone` is every scope of the
+        environment, for admins."""
+        allowed = self._scopes(caller, "recall", scopes, everyone=everyone)
         _between("limit", limit, MAX_FOUND)
         _at_most("a query", len(query), MAX_QUERY)
-        with self._told(caller, "recall", allowed, query=query) as counts:
+        with self._told(caller, "recall", allowed, note=_whom(everyone), query=query) as counts:
             store = self._store(caller)
             _can(store, "search")
             now = self._clock()
@@ -391,6 +393,7 @@ class MemoryService:
                 statuses=("current",) if as_of is None else _SAID,
                 valid_at=now if as_of is None else as_of,
                 now=now,
+                whole="environment" if everyone else "",
             )
             found = store.search(where, query, limit=limit + 1)
             counts["found"] = min(len(found), limit)
@@ -477,7 +480,7 @@ class MemoryService:
         allowed = self._scopes(caller, call, scopes, everyone=everyone)
         _between("limit", limit, MAX_PAGE)
         _at_most("the list of keys", len(keys), MAX_NAMED)
-        with self._told(caller, call, allowed) as counts:
+        with self._told(caller, call, allowed, note=_whom(everyone)) as counts:
             store = self._store(caller)
             if valid_at is not None:
                 _can(store, "validity")
@@ -504,13 +507,15 @@ class MemoryService:
         keys: Sequence[str] = (),
         limit: int = 100,
         after: int = 0,
+        everyone: bool = False,
     ) -> HistoryPage:
         """Every step that was taken with records: of one by its id, of slots by their keys, or of all that
-        the caller sees; oldest first, at most 1,000 a page. Empty for an id that is not there."""
-        allowed = self._scopes(caller, "history", scopes)
+        the caller sees; oldest first, at most 1,000 a page. Empty for an id that is not there. `everyone` is
+        every scope of the environment, for admins."""
+        allowed = self._scopes(caller, "history", scopes, everyone=everyone)
         _between("limit", limit, MAX_PAGE)
         _at_most("the list of keys", len(keys), MAX_NAMED)
-        with self._told(caller, "history", allowed, id=id) as counts:
+        with self._told(caller, "history", allowed, note=_whom(everyone), id=id) as counts:
             store = self._store(caller)
             _can(store, "history")
             where = Where(
@@ -518,6 +523,7 @@ class MemoryService:
                 scopes=allowed,
                 keys=tuple(policy.slot_key(key) for key in keys),
                 ids=(id,) if id else (),
+                whole="environment" if everyone else "",
             )
             events = store.history(where, limit=limit + 1, after=after)
             counts["found"] = min(len(events), limit)
@@ -598,7 +604,7 @@ class MemoryService:
         Read in pages: what is written meanwhile is in it or not. No limit.
         """
         allowed = self._scopes(caller, "export", scopes, everyone=everyone)
-        with self._told(caller, "export", allowed, note="begun"):
+        with self._told(caller, "export", allowed, note=f"begun{', ' * everyone}{_whom(everyone)}"):
             store = self._store(caller)
         where = Where(
             environment=caller.environment,
@@ -759,10 +765,12 @@ class MemoryService:
 
     def _refuse(self, who: Caller, call: str, scopes: tuple[Scope, ...], reason: str) -> NoReturn:
         self._write(who, call, "refused", scopes, reason=reason)
-        raise AccessDenied(
+        refused = AccessDenied(
             f"this caller may not {call.replace('_', ' ')} that: {reason}",
             hint="a caller sees its own session, run, user and agent, and what its tenant shares",
         )
+        refused.noted = True
+        raise refused
 
     # --- what happened ---
 
@@ -813,11 +821,17 @@ class MemoryService:
             counts=counts or {},
             asked=asked or {},
             reason=reason,
+            token=who.token,
         )
         self._audit.write(who.tenant, line)
 
     def _store(self, who: Caller) -> RecordStore:
         return self._store_of(who.tenant, self._lanes.choose(who).name)
+
+
+def _whom(everyone: bool) -> str:
+    """What the audit says of a call beside the caller's scopes."""
+    return "everyone" if everyone else ""
 
 
 def _administers(who: Caller, scope: Scope) -> bool:

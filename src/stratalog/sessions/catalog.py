@@ -3,7 +3,8 @@
 A stratum: derived from the logs, brought up to date before it is read, deleted and made anew at will, also
 under the hands of one who has it open. `stale` in a row is 0 once the full-text index has all of the session;
 else it is a number that each change of the row draws anew, so that who indexed what was there before cannot
-call the change indexed. A list of an older form is emptied when it is opened, and so made anew.
+call the change indexed. `whose` is the user of a session as bytes, as `whose` tells it, and `words` its title
+as it is searched. A list of an older form is emptied when it is opened, and so made anew.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import base64
 import os
 import sqlite3
 import threading
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,15 +27,17 @@ from stratalog.keys import SessionKey, parse_key
 from stratalog.sessions.meta import SessionMeta, short_meta
 
 FILE = "catalog.sqlite3"
-_VERSION = 3  # raised with that of the meta, for a row does not say its own
+_VERSION = 4  # raised with that of the meta, for a row does not say its own
 _SCHEMA = """
 DROP TABLE IF EXISTS sessions;
 DROP TABLE IF EXISTS facts;
 CREATE TABLE sessions (
     key TEXT NOT NULL, agent TEXT NOT NULL, channel TEXT NOT NULL, pinned INTEGER NOT NULL,
     updated_at INTEGER NOT NULL, seq INTEGER NOT NULL, stale INTEGER NOT NULL, meta BLOB NOT NULL,
+    whose BLOB, words TEXT NOT NULL,
     PRIMARY KEY (pinned DESC, updated_at DESC, key)) WITHOUT ROWID;
 CREATE UNIQUE INDEX by_key ON sessions (key);
+CREATE INDEX by_whose ON sessions (whose, pinned DESC, updated_at DESC, key);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _NEW = "(random() | 1)"  # never 0
@@ -47,6 +51,16 @@ class Page(msgspec.Struct, frozen=True):
 
     sessions: tuple[SessionMeta, ...]
     cursor: str = ""
+
+
+def whose(metadata: Mapping[str, Any]) -> str | None:
+    """The user whose alone a session is of which this is said; "" where it is nobody's, and None where it is
+    of several, or nothing can be read: nobody must see by a slip of the pen what is somebody's."""
+    told = metadata.get("users")
+    if not told:
+        return ""
+    only = told[0] if isinstance(told, list | tuple) and len(told) == 1 else told
+    return only if isinstance(only, str) and only else None
 
 
 class Catalog:
@@ -69,7 +83,7 @@ class Catalog:
         """Enters the sessions as they are now; an older state never replaces a newer one."""
         rows = []
         for meta in metas:
-            key = parse_key(meta.key)
+            key, user = parse_key(meta.key), whose(meta.metadata)
             rows.append(
                 (
                     meta.key,
@@ -79,13 +93,17 @@ class Catalog:
                     meta.updated_at,
                     meta.seq,
                     short_meta(meta),
+                    _bytes(user) if user is not None else None,
+                    _folded(meta.title),
                 )
             )
         with self._open() as database, _transaction(database):
             database.executemany(
-                "INSERT INTO sessions (key, agent, channel, pinned, updated_at, seq, stale, meta)"
-                f" VALUES (?1, ?2, ?3, ?4, ?5, ?6, {_NEW}, ?7) ON CONFLICT (key) DO UPDATE SET"
-                f" pinned = ?4, updated_at = ?5, seq = ?6, stale = {_NEW}, meta = ?7 WHERE seq <= ?6",
+                "INSERT INTO sessions"
+                " (key, agent, channel, pinned, updated_at, seq, stale, meta, whose, words)"
+                f" VALUES (?1, ?2, ?3, ?4, ?5, ?6, {_NEW}, ?7, ?8, ?9) ON CONFLICT (key) DO UPDATE SET"
+                f" pinned = ?4, updated_at = ?5, seq = ?6, stale = {_NEW}, meta = ?7, whose = ?8, words = ?9"
+                " WHERE seq <= ?6",
                 rows,
             )
 
@@ -98,11 +116,14 @@ class Catalog:
         *,
         agent: str | None = None,
         channel: str | None = None,
+        user: str | None = None,
+        title: str = "",
         limit: int | None = None,
         cursor: str = "",
     ) -> Page:
-        """Pinned sessions first, then the newest by their last message. Raises `InvalidInput` for a cursor
-        that this did not give, or a limit under 1."""
+        """Pinned sessions first, then the newest by their last message: of this agent and channel, of this
+        user alone ("": nobody's), with these words in the title, in any case. Raises `InvalidInput` for a
+        cursor that this did not give, or a limit under 1."""
         if limit is not None and limit < 1:
             raise InvalidInput("a limit must be at least 1", limit=limit)
         where: list[str] = ["1"]
@@ -111,7 +132,13 @@ class Catalog:
             if value is not None:
                 # As bytes: a lone surrogate cannot be bound as text, and equals no stored id.
                 where.append(f"CAST({name} AS BLOB) = ?")
-                values.append(value.encode("utf-8", "surrogatepass"))
+                values.append(_bytes(value))
+        if user is not None:
+            where.append("whose = ?")
+            values.append(_bytes(user))
+        if title.strip():
+            where.append("instr(words, ?)")
+            values.append(_folded(title.strip()))
         if cursor:
             # SQLite compares rows in one direction only, so the descending columns are negated.
             where.append("(-pinned, -updated_at, key) > (?, ?, ?)")
@@ -125,6 +152,16 @@ class Catalog:
             found = tuple([_decode(meta) for (meta,) in rows[:limit]])
         more = limit is not None and len(rows) > limit
         return Page(found, _cursor(found[-1]) if more else "")
+
+    def counted(self, user: str | None = None) -> dict[tuple[str, str], int]:
+        """How many sessions each agent has in each channel, in order; of this user alone, or of all."""
+        whom, values = ("whose = ?", (_bytes(user),)) if user is not None else ("1", ())
+        with self._open() as database:
+            rows = database.execute(
+                f"SELECT agent, channel, count(*) FROM sessions WHERE {whom} GROUP BY 1, 2 ORDER BY 1, 2",
+                values,
+            ).fetchall()
+        return {(agent, channel): number for agent, channel, number in rows}
 
     def stale(self) -> list[tuple[SessionKey, int]]:
         """The sessions with entries that the full-text index may not have seen, and the mark of each."""
@@ -298,6 +335,17 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
     finally:
         if not done and database.in_transaction:
             database.execute("ROLLBACK")
+
+
+def _bytes(text: str) -> bytes:
+    """The text as it is compared; a lone surrogate has no other way in."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _folded(text: str) -> str:
+    """A title, or words of one, as they are compared."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return folded.encode("utf-8", "replace").decode()
 
 
 def _cursor(last: SessionMeta) -> str:

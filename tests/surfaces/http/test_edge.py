@@ -11,7 +11,6 @@ from stratalog.errors import InvalidConfig
 from stratalog.surfaces.access.tokens import FILE
 from stratalog.surfaces.access.wire import loopback
 from stratalog.surfaces.http.edge import host_refusal, origin_refusal
-from stratalog.surfaces.http.limits import Buckets
 from stratalog.surfaces.http.settings import http_settings
 from surfaces.http.conftest import Running, running
 
@@ -168,20 +167,6 @@ def test_who_asks_too_often_waits(data: Path) -> None:
         assert client.get("/health").status_code == 200
         nobody = made.client()
         assert [nobody.get("/x").status_code for _ in range(4)] == [401, 401, 401, 429]
-
-
-def test_a_bucket_is_refilled_as_time_goes_by() -> None:
-    """A burst at once, then one whenever its part of a minute has passed, never more than the burst."""
-    now = [0.0]
-    buckets = Buckets(30, 2, clock=lambda: now[0])
-    assert [buckets.take("a") for _ in range(3)] == [0, 0, 2]
-    now[0] = 1.5
-    assert buckets.take("a") == pytest.approx(0.5)
-    now[0] = 2.0
-    assert buckets.take("a") == 0
-    now[0] = 1000.0
-    assert [bool(buckets.take("a")) for _ in range(3)] == [False, False, True]
-    assert buckets.take("b") == 0
 
 
 @pytest.mark.parametrize("chunked", [False, True])

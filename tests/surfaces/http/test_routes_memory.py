@@ -180,6 +180,42 @@ def test_an_agent_asks_for_any_user_and_an_admin_for_all(service: Running) -> No
     assert _texts(admin, everyone=True, environment="test") == []
 
 
+def test_an_admin_recalls_and_looks_back_over_everyone(service: Running) -> None:
+    """One question finds all users' records of the tenant, one history has all their steps; who is no admin,
+    or asks as one user, is refused, and the audit tells of each."""
+    admin = service.of("admin")
+    for user in ("ana", "ben"):
+        client = service.of("user", user=user)
+        _remember(client, "home", f"{user} lives by the sea")
+    _remember(service.of("user", user="zoe", tenant="zeta"), "home", "zoe lives by the sea")
+    recall, history = "/v1/memory/recall", "/v1/memory/history"
+    asked = {"query": "sea", "everyone": True}
+    told = admin.post(recall, json=asked).json()
+    assert {each["record"]["text"] for each in told["found"]} == {
+        "ana lives by the sea",
+        "ben lives by the sea",
+    }
+    assert admin.post(recall, json={"query": "sea"}).json()["found"] == []
+    assert admin.post(recall, json={**asked, "limit": 1}).json()["more"]
+    assert admin.post(recall, json={**asked, "scopes": ["user:ana"]}).status_code == 400
+    steps = every(admin, history, "events", everyone=True)
+    assert [each["record"]["scope"]["id"] for each in steps] == ["ana", "ben"]
+    assert every(admin, history, "events", everyone=True, id=steps[1]["record"]["id"]) == steps[1:]
+    assert every(admin, history, "events", everyone=True, environment="test") == []
+    as_ana = {"stratalog-user": "ana"}
+    for client, headers in (
+        (service.of("user", user="ana"), {}),
+        (service.of("agent"), as_ana),
+        (admin, as_ana),
+    ):
+        assert client.post(recall, json=asked, headers=headers).status_code == 403
+        assert client.get(history, params={"everyone": True}, headers=headers).status_code == 403
+    lines = every(admin, "/v1/audit", "lines", call="recall")
+    assert [each["ending"] for each in lines[:3]] == ["refused"] * 3
+    assert [each["reason"] for each in lines[:3]] == ["only an admin may ask for everyone"] * 3
+    assert {each["reason"] for each in lines[3:]} == {"everyone", ""}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "query", "body", "named"),
     [

@@ -102,5 +102,13 @@ def test_records_and_documents_stand_beside(service: Running) -> None:
     for each in told["hits"]:
         assert sum(each["parts"].values()) == pytest.approx(each["score"])
     assert not told["more"]
+    assert {each["kind"] for each in _search(admin, "boat", records=True)["hits"]} == {"turn"}
+    whole = _search(admin, "boat", records=True, everyone=True)["hits"]
+    records = {each["record"]["text"] for each in whole if each["kind"] == "record"}
+    assert records == {"The boat is called Alma", "The boat is called Bruma"}
+    denied = ana.get("/v1/search", params={"query": "boat", "everyone": True})
+    assert denied.status_code == 403
+    lines = admin.get("/v1/audit", params={"call": "search_everyone"}).json()["lines"]
+    assert [(each["ending"], each["roles"]) for each in lines] == [("refused", []), ("done", ["admin"])]
     short = _search(ana, "boat", records=True, documents=True, limit=2)
     assert ([each["kind"] for each in short["hits"]], short["more"]) == (["turn", "record"], True)

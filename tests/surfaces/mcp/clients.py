@@ -41,7 +41,7 @@ async def within(data: Path, *, user: str = "", session: str = "") -> AsyncItera
     """A client to a server in this process, of the owner of the data directory."""
     async with AsyncStratalog.open(data) as front:
         who = owner("local", user=user, agent="assistant", session=session)
-        async with Client(server_of(front, lambda request: who)) as client:
+        async with Client(server_of(front, lambda request, what: who)) as client:
             yield client
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from surfaces.mcp.clients import command
 
 VARIABLE = "MCP_INSPECTOR"
-INSPECTOR = os.environ.get(VARIABLE) or shutil.which("mcp-inspector")
+INSTALLED = Path(sys.prefix) / "inspector" / "node_modules" / ".bin" / "mcp-inspector-cli"  # by `make test`
+INSPECTOR = os.environ.get(VARIABLE) or shutil.which("mcp-inspector") or shutil.which(INSTALLED)
 
 pytestmark = pytest.mark.skipif(
     INSPECTOR is None,

@@ -1,4 +1,5 @@
-"""How a request names a user in a header, which carries ASCII alone: percent-encoded, as in an address.
+"""How a request names a user, or something else, in a header, which carries ASCII alone: percent-encoded, as
+in an address.
 
     stratalog-user: ana
     stratalog-user: %E5%B0%8F%E7%8E%8B      (小王)
@@ -23,9 +24,14 @@ _HINT: Final = "percent-encode its UTF-8: %E5%B0%8F%E7%8E%8B is 小王, and %25 
 def user_named(value: str) -> str:
     """The user that a header's value names, "" for nobody; whether it can be a user's id is for `asker` to
     check. Raises `InvalidInput` for what is no percent-encoded UTF-8."""
+    return named(value, "a user")
+
+
+def named(value: str, what: str) -> str:
+    """The same for anything; `what` says in the error what the header does not name."""
     if not value.isascii() or _LOOSE.search(value):
-        raise InvalidInput("the header does not name a user", hint=_HINT)
+        raise InvalidInput(f"the header does not name {what}", hint=_HINT)
     try:
         return unquote_to_bytes(value).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput("the header does not name a user", hint=_HINT) from error
+        raise InvalidInput(f"the header does not name {what}", hint=_HINT) from error

@@ -59,6 +59,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         return self.principal.has("admin") and not self.user
 
     @property
+    def sight(self) -> str | None:
+        """Whose sessions are in its sight, as `Stratalog.sessions` takes it: None, everybody's."""
+        return None if self.sees_all else self.user
+
+    @property
     def confined(self) -> bool:
         """Whether it is for one user alone, and nothing is for it that other users meet, as what an agent
         remembers of its work: who writes there speaks to them."""

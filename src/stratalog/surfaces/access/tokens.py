@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -62,6 +62,17 @@ class Made(NamedTuple):
 
     token: Token
     text: str
+
+
+Fault: TypeAlias = Literal["", "unknown", "revoked", "expired"]
+
+
+class Seen(NamedTuple):
+    """Whose token a text is, and why it lets nobody in ("": it does). Of an unknown one, which is every text
+    without a right secret, nothing is told."""
+
+    who: Principal | None
+    fault: Fault = ""
 
 
 class TokenPage(NamedTuple):
@@ -156,6 +167,11 @@ class Tokens:
 
     def recognise(self, text: str) -> Principal | None:
         """Who the text proves its bearer to be; None for one that is no token, or holds no more."""
+        seen = self.look(text)
+        return None if seen.fault else seen.who
+
+    def look(self, text: str) -> Seen:
+        """The same, with whose token it was that holds no more."""
         prefix, _, rest = text.partition("_")
         id, _, secret = rest.partition("_")
         with self._database.reading() as database:
@@ -164,14 +180,13 @@ class Tokens:
         # An id that there is not takes as long as a secret that is wrong.
         same = hmac.compare_digest(_digest(secret), row[0] if row is not None else _NONE)
         if row is None or not same or prefix != PREFIX:
-            return None
+            return Seen(None, "unknown")
         token, now = _token(row[1:]), self._clock()
-        if token.revoked_at or (token.expires_at and token.expires_at <= now):
-            return None
-        if now - token.used_at >= USED_EVERY_MS:
+        fault = _fault(token, now)
+        if not fault and now - token.used_at >= USED_EVERY_MS:
             with suppress(LogError):  # on a full disk a token holds as before
                 self._used(token.id, now)
-        return Principal(
+        who = Principal(
             tenant=token.tenant,
             user=token.user,
             roles=frozenset(token.roles),
@@ -179,6 +194,7 @@ class Tokens:
             expires=token.expires_at,
             id=token.id,
         )
+        return Seen(who, fault)
 
     def holds(self, id: str) -> bool:
         """Whether the token of this id is neither revoked nor expired, for one that was recognised before."""
@@ -202,6 +218,12 @@ def _place(after: str) -> tuple[int, str]:
     if after and not (_AT.match(at) and _ID.match(id)):
         raise InvalidInput("this place was not given by a list of tokens", hint="begin without a cursor")
     return int(at or 0), id
+
+
+def _fault(token: Token, now: int) -> Fault:
+    if token.revoked_at:
+        return "revoked"
+    return "expired" if token.expires_at and token.expires_at <= now else ""
 
 
 def _digest(secret: str) -> bytes:

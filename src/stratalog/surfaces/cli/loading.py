@@ -1,9 +1,11 @@
-"""What runs a model, and what keeps records, loaded by the commands that do: so the others start fast."""
+"""What runs a model, keeps records or writes a page, loaded by the commands that do; others start fast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stratalog import SessionKey, Stratalog
@@ -12,10 +14,12 @@ from stratalog.engine.compaction import Policy
 from stratalog.engine.core import Found
 from stratalog.surfaces.cli.asking import Who
 from stratalog.surfaces.cli.state import State
+from stratalog.types import AnyEntry
 
 if TYPE_CHECKING:
     from stratalog import Stratalog
     from stratalog.engine.knowing import Describe, Passage
+    from stratalog.interop.contract import ImportedMemory
     from stratalog.surfaces.cli.choosing import Asked
     from stratalog.surfaces.cli.records import Desk
 
@@ -46,6 +50,15 @@ def desk(state: State, who: Who) -> AbstractContextManager[Desk]:
     from stratalog.surfaces.cli import records
 
     return records.desk(state, who)
+
+
+def remember_imported(
+    memory: Stratalog, key: SessionKey, memories: Sequence[ImportedMemory]
+) -> Mapping[str, int]:
+    """See `interop.memories.remember`."""
+    from stratalog.interop.memories import remember
+
+    return remember(memory, key, memories)
 
 
 def drop_records(memory: Stratalog, key: SessionKey, environment: str) -> None:
@@ -79,6 +92,19 @@ def beside(
         beside.print_beside(state.output, number, each, explain)
 
     return values, show
+
+
+def show_refused(state: State, data: Path, last: int) -> None:
+    """Shows the last lines of `auditing.nobodys_audit`."""
+    from stratalog.engine.auditing import nobodys_audit
+    from stratalog.surfaces.cli.record_views import print_audit, whole
+
+    lines = list(deque(nobodys_audit(data), maxlen=last))
+    if not state.json:
+        print_audit(state.output, lines)
+    if not lines:
+        state.output.tell("no unknown token was refused")
+    state.finish({"lines": whole(lines)})
 
 
 def destroy(state: State, kind: str, id: str, environment: str, *, dry_run: bool, yes: bool) -> int:
@@ -121,6 +147,15 @@ def passages(memory: Stratalog, query: str, most: int, **how: Any) -> list[Passa
     from stratalog.engine import recalling
 
     return recalling.passages_of(memory, query, most, **how)
+
+
+def exported(
+    format: str, key: SessionKey, title: str, entries: Iterable[AnyEntry], metadata: Mapping[str, Any]
+) -> Iterator[bytes]:
+    """See `export_formats.exported`."""
+    from stratalog.interop import export_formats
+
+    return export_formats.exported(format, key, title, entries, metadata)
 
 
 def edit_lines() -> None:

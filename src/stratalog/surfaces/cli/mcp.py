@@ -13,6 +13,7 @@ from stratalog.errors import InvalidConfig, InvalidInput
 from stratalog.surfaces.cli.state import State
 
 _HOST, _PORT = "127.0.0.1", 8_421
+_RATE, _BURST, _CLIENTS = 600.0, 120, 100
 
 
 def mcp_command(
@@ -72,6 +73,27 @@ def mcp_command(
             help="A page that may ask it, such as https://a.example; may be said again.",
         ),
     ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=1.0,
+            help="With --http: how many requests a token may make in a minute.",
+        ),
+    ] = _RATE,
+    burst: Annotated[
+        int, typer.Option("--burst", metavar="N", min=1, help="With --http: how many of them at once.")
+    ] = _BURST,
+    clients: Annotated[
+        int,
+        typer.Option(
+            "--clients",
+            metavar="N",
+            min=1,
+            help="With --http: how many clients a token may have, each a session of the transport.",
+        ),
+    ] = _CLIENTS,
 ) -> None:
     """Serve memory and sessions to MCP clients: over stdio until stdin ends, or over HTTP until SIGTERM or
     Ctrl-C. The extra `mcp` is needed."""
@@ -83,7 +105,8 @@ def mcp_command(
             "who asks over HTTP the token says", hint="leave out --tenant, --user and --session"
         )
     if not http:
-        if dev or allow_host or allow_origin or (host, port) != (_HOST, _PORT):
+        told = (host, port, rate, burst, clients) != (_HOST, _PORT, _RATE, _BURST, _CLIENTS)
+        if dev or allow_host or allow_origin or told:
             raise InvalidInput("this is said of a server over HTTP", hint="add --http")
         with _installed():
             from stratalog.surfaces.mcp import stdio
@@ -92,7 +115,14 @@ def mcp_command(
     with _installed():
         from stratalog.surfaces.mcp import http as over_http
     how = over_http.settings(
-        host=host, port=port, dev=dev, hosts=allow_host or [], origins=allow_origin or []
+        host=host,
+        port=port,
+        dev=dev,
+        hosts=allow_host or [],
+        origins=allow_origin or [],
+        rate=rate,
+        burst=burst,
+        clients=clients,
     )
     over_http.serve(data, how, tenant=tenant, user=user, agent=agent, session=session, told=state.output.tell)
 

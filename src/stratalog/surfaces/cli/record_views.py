@@ -205,7 +205,7 @@ def print_audit(out: Output, lines: Iterable[AuditLine]) -> None:
     for line in lines:
         who = [
             f"{name} {value}"
-            for name in ("user", "agent", "session", "run")
+            for name in ("user", "agent", "session", "run", "token")
             if (value := getattr(line, name))
         ]
         counts = [f"{name} {number:,}" for name, number in line.counts.items()]

@@ -13,11 +13,12 @@ from stratalog import SessionKey
 from stratalog.engine import OpenTurn, SessionMeta
 from stratalog.engine.agents import Agent, offered, policy_of
 from stratalog.engine.aio import AsyncSession, AsyncStratalog
-from stratalog.engine.compaction import Nothing, compact
+from stratalog.engine.compaction import Nothing
 from stratalog.engine.continuing import continue_async, resolve
 from stratalog.engine.leaving import reason
 from stratalog.engine.running import Event, resume, run
 from stratalog.engine.seeing import room_of
+from stratalog.engine.serving import compacted
 from stratalog.errors import Ambiguous, InvalidInput, NotFound, SessionBusy
 from stratalog.ids import new_ulid
 from stratalog.surfaces.cli.bar import Stretch, print_bar
@@ -225,17 +226,7 @@ def _listed(chat: Chat, meta: SessionMeta) -> str:
 
 
 async def _compact(chat: Chat, words: str) -> None:
-    session = chat.session.sync
-    name, settings = chat.agent.model.name, session.settings
-    asked = asked_of(chat.agent, settings)
-    made = await compact(
-        session,
-        policy=policy_of(settings, room_of(name, settings)),
-        summarise=asked.summarise,
-        by=asked.by,
-        summariser_window=asked.window,
-        force=True,
-    )
+    made = await compacted(chat.session.sync, chat.agent)
     if isinstance(made, Nothing):
         chat.out.tell(f"nothing to compact: {made.reason} ({made.tokens:,} tokens)")
     else:

@@ -13,6 +13,7 @@ import typer
 from stratalog.engine.core import default_data
 from stratalog.surfaces.access.principals import ROLES
 from stratalog.surfaces.access.tokens import Token, Tokens
+from stratalog.surfaces.cli.loading import show_refused
 from stratalog.surfaces.cli.output import plain_table
 from stratalog.surfaces.cli.state import State
 from stratalog.surfaces.cli.times import minute
@@ -75,11 +76,21 @@ def revoke_command(
     state.finish(_value(token))
 
 
+def refused_command(
+    state: State,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="How many lines.")] = 50,
+) -> None:
+    """List what was refused for a token that nobody has, of whatever tenant; the last line is the newest.
+    What was refused for a token of a tenant is in `stratalog memory audit`."""
+    show_refused(state, state.data or default_data(), last)
+
+
 ABOUT = "Tokens: who may ask the HTTP and MCP services. Without a command, the list."
 COMMANDS = (
     ("make", make_command),
     ("list", list_command),
     ("revoke", revoke_command),
+    ("refused", refused_command),
 )
 
 

@@ -15,7 +15,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
-from litestar.types import ControllerRouterHandler
+from litestar.types import ControllerRouterHandler, Scope
 
 from stratalog import __version__
 from stratalog.errors import StratalogError
@@ -41,6 +41,7 @@ from stratalog.surfaces.http import (
 )
 from stratalog.surfaces.http.bodies import on_recursion
 from stratalog.surfaces.http.edge import App, Edge
+from stratalog.surfaces.http.edge import Scope as EdgeScope
 from stratalog.surfaces.http.errors import on_defect, on_http_exception, on_stratalog_error
 from stratalog.surfaces.http.metrics import Metrics
 from stratalog.surfaces.http.queries import only_its_own
@@ -70,7 +71,8 @@ ROUTES: Final[tuple[ControllerRouterHandler, ...]] = (
 _ABOUT: Final = f"""\
 Sessions, turns and memory of agents. A token is sent as `Authorization: Bearer strata_…`; its tenant is the
 only one that a request reaches. Who serves several users (roles `agent` and `admin`) names one with
-`{USER_HEADER}`. Every error is `application/problem+json`. Times are milliseconds UTC."""
+`{USER_HEADER}`. Every error is `application/problem+json`, but on the routes for OpenAI's clients, where it
+is in their form. Times are milliseconds UTC."""
 
 
 def create_app(data: Path, settings: HttpSettings, *, traces: Tracing | None = None) -> Litestar:
@@ -88,14 +90,19 @@ def create_app(data: Path, settings: HttpSettings, *, traces: Tracing | None = N
             await service.close()
             await asyncio.wait({recovering})
 
-    async def recognise(token: str) -> Principal | None:
-        return await cast("Service", app.state.service).recognise(token)
+    async def recognise(token: str, scope: EdgeScope) -> Principal | None:
+        return await cast("Service", app.state.service).recognise(token, scope)
+
+    async def denied(error: Exception, scope: Scope) -> None:
+        if isinstance(error, StratalogError):
+            await cast("Service", app.state.service).denied(error, scope)
 
     app = Litestar(
         ROUTES,
         lifespan=[served],
         dependencies={"desk": Provide(desk_of, sync_to_thread=False)},
         guards=[only_its_own],
+        after_exception=[denied],
         exception_handlers={
             StratalogError: on_stratalog_error,
             HTTPException: on_http_exception,

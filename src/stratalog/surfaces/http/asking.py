@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias, cast, get_args
 from litestar.di import NamedDependency, Provide
 from litestar.params import QueryParameter
 
-from stratalog import parse_key
+from stratalog import SessionKey, parse_key
 from stratalog.engine.auditing import noted
 from stratalog.engine.core import Stratalog
 from stratalog.engine.remembering import PRODUCTION, Caller, MemoryService, Record, Records, Scope, ScopeKind
@@ -74,9 +74,14 @@ class Asking:
     def memory(self) -> Stratalog:
         return self.records.memory
 
-    def scopes(self, named: Sequence[str] | None) -> tuple[Scope, ...] | None:
-        """The scopes that a request reads. Raises `InvalidInput`, and `AccessDenied` for one that is not for
-        this token; of all others the service decides."""
+    def scopes(self, named: Sequence[str] | None, *, everyone: bool = False) -> tuple[Scope, ...] | None:
+        """The scopes that a request reads; None with `everyone`, which the service allows an admin alone.
+        Raises `InvalidInput`, and `AccessDenied` for one that is not for this token; of all others the
+        service decides."""
+        if everyone and named:
+            raise InvalidInput("`everyone` is every scope", hint="leave out `everyone`, or the scopes")
+        if everyone:
+            return None
         if named:
             return tuple(dict.fromkeys(self.scope(each) for each in named))
         if not self.confined:
@@ -97,10 +102,7 @@ class Asking:
         if kind == "tenant":
             return Scope("tenant")
         if kind == "session" and id:
-            key = parse_key(id, self.who.tenant)
-            if key.tenant != self.who.tenant:
-                raise NotFound("there is no such session", key=ascii(id)[:80])
-            id = str(key)
+            id = str(own_key(id, self.who.tenant))
         id = id or getattr(self.who, kind)
         if not id:
             raise InvalidInput(f"no {kind} was named", hint=f"name one, or write `{kind}:ID`")
@@ -144,10 +146,18 @@ async def asking(
 
 async def session_in_sight(desk: Desk, text: str) -> Session:
     """The session that the text names. Raises `NotFound` where none is in sight, and `InvalidKey`."""
-    key = parse_key(text, desk.asker.tenant)
-    if key.tenant != desk.asker.tenant:
-        raise NotFound("there is no such session", key=ascii(text)[:80])
+    key = own_key(text, desk.asker.tenant)
     return (await desk.session(key.agent, key.chat, key.channel)).sync
+
+
+def own_key(text: str, tenant: str) -> SessionKey:
+    """The key that the text writes, of this tenant. Raises `InvalidKey`, and for another tenant's `NotFound`,
+    of which the cause is the refusal."""
+    key = parse_key(text, tenant)
+    if key.tenant != tenant:
+        refused = AccessDenied("a session of another tenant was named")
+        raise NotFound("there is no such session", key=ascii(text)[:80]) from refused
+    return key
 
 
 def asking_of(
@@ -164,18 +174,25 @@ def asking_of(
         run=run,
         environment=environment or PRODUCTION,
         roles=desk.asker.record_roles,
+        token=desk.asker.principal.id,
     )
     return Asking(desk, records, who)
 
 
 def changing(desk: Desk, call: str, **which: Any) -> AbstractContextManager[None]:
-    """For a block that changes something else than records: its line in the audit, as `auditing.noted` writes
-    it, with who asks. For one who is in a thread."""
+    """For a block that changes something else than records, or looks at everyone's: its line in the audit, as
+    `auditing.noted` writes it, with who asks. For one who is in a thread."""
     who = desk.asker
     return noted(
         desk.front.sync, call, by=who.principal.id, user=who.user, roles=sorted(who.record_roles), **which
     )
 
 
+Everyone: TypeAlias = Annotated[
+    bool,
+    QueryParameter(
+        description="Every scope of the environment; for an admin that names no user, and the audit says so."
+    ),
+]
 FromAsking: TypeAlias = NamedDependency[Asking]
 ASKING: Final = {"asking": Provide(asking)}

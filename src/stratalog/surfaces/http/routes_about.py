@@ -10,7 +10,7 @@ from litestar import get
 from litestar.params import PathParameter, QueryParameter
 
 from stratalog import __version__
-from stratalog.engine.serving_overview import agents_seen, entries_around, titled
+from stratalog.engine.serving_overview import agents_seen, entries_around
 from stratalog.interop.export import to_jsonl
 from stratalog.surfaces.access.principals import Role
 from stratalog.surfaces.http.errors import problems
@@ -80,7 +80,7 @@ async def get_me(desk: FromDesk) -> MeView:
     responses=problems(),
 )
 async def list_agents(desk: FromDesk) -> AgentList:
-    found = await desk.run(agents_seen, desk.front.sync, desk.asker.sees)
+    found = await desk.run(agents_seen, desk.front.sync, desk.asker.sight)
     return AgentList(
         [
             AgentView(
@@ -111,15 +111,9 @@ async def list_all_sessions(
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> SessionPage:
-    page = await desk.run(
-        titled,
-        desk.front.sync,
-        desk.asker.sees,
-        title=title,
-        agent=agent,
-        channel=channel,
-        limit=limit,
-        cursor=cursor,
+    user = desk.asker.sight
+    page = await desk.front.sessions(
+        agent=agent, channel=channel, user=user, title=title, limit=limit, cursor=cursor
     )
     return SessionPage(sessions=[session_view(meta) for meta in page.sessions], cursor=page.cursor)
 

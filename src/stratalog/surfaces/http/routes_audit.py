@@ -1,4 +1,5 @@
-"""Who asked the records for what, and how it ended. It has no words of anybody, only their marks."""
+"""Who asked the records for what, how it ended, and what was refused. It has no words of anybody, only their
+marks."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ _Time = Annotated[int | None, QueryParameter(ge=0, le=2**53)]
 
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     """One call: who asked for what in which scopes, how it ended, what came of it in `counts`. Of what was
-    asked, `asked` has lengths and the beginnings of hashes."""
+    asked, `asked` has lengths and the beginnings of hashes. `token` is the id of the token that asked, "" for
+    none. A request that was refused before the records were asked has its route for a `call`, and in `counts`
+    how many `times` the like was refused within an hour."""
 
     at: int
     call: str
@@ -37,6 +40,7 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     asked: dict[str, str]
     reason: str
+    token: str
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     operation_id="listAudit",
     tags=("audit",),
     guards=[needs("admin")],
-    summary="What was asked of the tenant's records, the newest first",
+    summary="What was asked of the tenant's records and what was refused, the newest first",
     responses=problems(),
 )
 async def list_audit(
@@ -64,6 +68,7 @@ async def list_audit(
     session: _Name = None,
     run: _Name = None,
     environment: _Name = None,
+    token: _Name = None,
     since: _Time = None,
     until: _Time = None,
     limit: Limit = 50,
@@ -79,6 +84,7 @@ async def list_audit(
         "session": session,
         "run": run,
         "environment": environment,
+        "token": token,
     }
     wanted = [(name, value) for name, value in named.items() if value is not None]
 

@@ -25,6 +25,7 @@ from stratalog.errors import AccessDenied, InvalidInput
 from stratalog.surfaces.http.asking import (
     ASKING,
     Asking,
+    Everyone,
     FromAsking,
     ScopeName,
     ScopeNames,
@@ -110,13 +111,14 @@ class NewRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to recall. `as_of` asks for what held then; `words` leaves meaning out, also where there are
-    vectors."""
+    vectors. `everyone` is every scope of the environment, for an admin that names no user."""
 
     query: Annotated[str, msgspec.Meta(min_length=1, max_length=16_000)]
     layers: Annotated[list[Layer], msgspec.Meta(max_length=3)] = []
     scopes: Annotated[list[str], msgspec.Meta(max_length=20)] = []
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
     as_of: _Time | None = None
+    everyone: bool = False
     words: bool = False
 
 
@@ -186,20 +188,18 @@ async def list_records(
             description="Only current records that others contradict. A page may be short and go on."
         ),
     ] = False,
-    everyone: Annotated[
-        bool, QueryParameter(description="Every scope of the environment; for who sees all of the tenant.")
-    ] = False,
+    everyone: Everyone = False,
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> RecordPage:
-    if (as_of is not None) + bool(status) + conflicts > 1 or (everyone and (named or as_of is not None)):
+    if (as_of is not None) + bool(status) + conflicts > 1 or (everyone and as_of is not None):
         raise InvalidInput(
             "these filters do not go together",
-            hint="one of as_of, status and conflicts; everyone with neither scope nor as_of",
+            hint="one of as_of, status and conflicts; everyone without as_of",
         )
     after = record_place(cursor)
     which: dict[str, Any] = {
-        "scopes": None if everyone else asking.scopes(named),
+        "scopes": asking.scopes(named, everyone=everyone),
         "layers": tuple(layer or ()),
         "keys": tuple(key or ()),
     }
@@ -264,13 +264,17 @@ async def list_history(
     named: ScopeNames = None,
     key: Keys = None,
     id: Annotated[str, QueryParameter(description="Only of this record.", max_length=64)] = "",
+    everyone: Everyone = False,
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> EventPage:
-    after, scopes = _number(cursor), asking.scopes(named)
-    return await asking.desk.run(
-        _events, asking, id=id, scopes=scopes, keys=tuple(key or ()), limit=limit, after=after
-    )
+    which = {
+        "scopes": asking.scopes(named, everyone=everyone),
+        "everyone": everyone,
+        "keys": tuple(key or ()),
+        "after": _number(cursor),
+    }
+    return await asking.desk.run(_events, asking, id=id, limit=limit, **which)
 
 
 @delete(
@@ -320,7 +324,7 @@ async def forget_key(
     responses=problems(404),
 )
 async def recall(asking: FromAsking, data: JSONBody[Question]) -> Recollection:
-    scopes = asking.scopes(data.scopes)
+    scopes = asking.scopes(data.scopes, everyone=data.everyone)
 
     def found() -> Recall:
         return records_found(
@@ -331,6 +335,7 @@ async def recall(asking: FromAsking, data: JSONBody[Question]) -> Recollection:
             layers=tuple(data.layers),
             limit=data.limit,
             as_of=data.as_of,
+            everyone=data.everyone,
             meaning=not data.words,
         )
 

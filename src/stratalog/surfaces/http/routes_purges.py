@@ -11,9 +11,7 @@ from litestar.params import JSONBody
 
 from stratalog.engine.purging import PurgeReceipt, purge, resume_purges, unfinished
 from stratalog.engine.remembering import ADMIN, PRODUCTION, Selector
-from stratalog.errors import NotFound
-from stratalog.keys import parse_key
-from stratalog.surfaces.http.asking import changing
+from stratalog.surfaces.http.asking import changing, own_key
 from stratalog.surfaces.http.errors import problems
 from stratalog.surfaces.http.queries import strict
 from stratalog.surfaces.http.service import Desk, FromDesk, needs
@@ -98,10 +96,11 @@ async def make_purge(desk: FromDesk, data: JSONBody[NewPurge]) -> ReceiptView:
 
     def done() -> PurgeReceipt:
         records = desk.tenancy.records
-        who = records.caller(environment=data.environment, roles=(ADMIN,))
+        token = desk.asker.principal.id
+        who = records.caller(environment=data.environment, roles=(ADMIN,), token=token)
         if not data.confirm:
             return purge(desk.front.sync, records, who, selector, dry_run=True)
-        # The purge has its own line, with what it came to; who asked for it, that does not know.
+        # The purge has its own line, with what it came to; of which target that was, it does not tell.
         target = f"{selector.kind}:{selector.id}"
         with changing(desk, "confirm_purge", environment=data.environment, target=target):
             return purge(desk.front.sync, records, who, selector)
@@ -151,10 +150,7 @@ def _selector(desk: Desk, target: Target) -> Selector:
     """What is meant. Raises `NotFound` for a session of another tenant, and `InvalidKey`."""
     if target.kind != "session" or not target.id:
         return Selector(target.kind, target.id)
-    key = parse_key(target.id, desk.asker.tenant)
-    if key.tenant != desk.asker.tenant:
-        raise NotFound("there is no such session", key=ascii(target.id)[:80])
-    return Selector("session", str(key))
+    return Selector("session", str(own_key(target.id, desk.asker.tenant)))
 
 
 def _view(receipt: PurgeReceipt) -> ReceiptView:

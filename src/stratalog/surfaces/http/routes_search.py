@@ -20,8 +20,9 @@ from stratalog.engine.searching import (
     turns_found,
 )
 from stratalog.engine.session import Session
+from stratalog.errors import AccessDenied
 from stratalog.interop.export import to_jsonl
-from stratalog.surfaces.http.asking import Asking, asking_of, session_in_sight
+from stratalog.surfaces.http.asking import Asking, Everyone, asking_of, changing, session_in_sight
 from stratalog.surfaces.http.errors import problems
 from stratalog.surfaces.http.fields import Best, Words, WordsAlone
 from stratalog.surfaces.http.queries import strict
@@ -115,6 +116,7 @@ async def search(
     ] = None,
     records: Annotated[bool, QueryParameter(description="Records too.")] = False,
     documents: Annotated[bool, QueryParameter(description="Documents too.")] = False,
+    everyone: Everyone = False,
     words: WordsAlone = False,
 ) -> Hits:
     found = await session_in_sight(desk, session) if session is not None else None
@@ -126,6 +128,7 @@ async def search(
         found,
         records=records,
         documents=documents,
+        everyone=everyone,
         meaning=not words,
         agent=agent,
         channel=channel,
@@ -148,20 +151,37 @@ def _hits(
     *,
     records: bool,
     documents: bool,
+    everyone: bool,
     meaning: bool,
     **which: Any,
 ) -> Hits:
     """One more of each kind than is asked for is sought, so that it is known whether there is more."""
     asking, most = asking_of(desk, session), limit + 1
-    sees = None if desk.asker.sees_all else desk.asker.sees
-    key = session.key if session is not None else None
-    turns = turns_found(asking.memory, query, sees, limit=most, session=key, meaning=meaning, **which)
+    if everyone:
+        with changing(desk, "search_everyone", query=query):
+            if not desk.asker.sees_all:
+                raise AccessDenied("only an admin that names no user may ask for everyone")
+    turns = turns_found(
+        asking.memory,
+        query,
+        user=desk.asker.sight,
+        limit=most,
+        session=session.key if session is not None else None,
+        meaning=meaning,
+        **which,
+    )
     told: list[FoundRecord] = []
     more = False
     if records:
-        scopes = asking.scopes(None)
-        best = min(most, MAX_FOUND)
-        recall = records_found(asking.records, asking.who, query, scopes=scopes, limit=best, meaning=meaning)
+        recall = records_found(
+            asking.records,
+            asking.who,
+            query,
+            scopes=asking.scopes(None, everyone=everyone),
+            limit=min(most, MAX_FOUND),
+            everyone=everyone,
+            meaning=meaning,
+        )
         told, more = recall.found, recall.more
     read = documents_found(asking.memory, query, limit=most, meaning=meaning) if documents else []
     hits = together(turns, told, read)

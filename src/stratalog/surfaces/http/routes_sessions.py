@@ -15,11 +15,12 @@ from stratalog.engine import Restart, Session
 from stratalog.engine.agents import Agent, offered
 from stratalog.engine.compaction import Nothing
 from stratalog.engine.serving import compacted
-from stratalog.engine.serving_sessions import begun, deleted, entries_page, listed
+from stratalog.engine.serving_sessions import begun, deleted, entries_page
 from stratalog.engine.serving_words import auto_title, welcome
 from stratalog.errors import AccessDenied, InvalidInput
 from stratalog.ids import new_ulid
-from stratalog.interop.export import to_jsonl, to_markdown
+from stratalog.interop.export import to_jsonl
+from stratalog.interop.export_formats import EXPORTS, exported
 from stratalog.surfaces.http.errors import problems
 from stratalog.surfaces.http.fields import AgentName, Channel, ChatId, Cursor, Limit
 from stratalog.surfaces.http.service import CHANNEL, Desk, FromDesk
@@ -123,15 +124,8 @@ class WelcomeView(msgspec.Struct, frozen=True, kw_only=True):
 async def list_sessions(
     desk: FromDesk, agent: AgentName, channel: Channel = CHANNEL, limit: Limit = 50, cursor: Cursor = ""
 ) -> SessionPage:
-    page = await desk.run(
-        listed,
-        desk.front.sync,
-        desk.asker.sees,
-        agent=agent,
-        channel=channel,
-        limit=limit,
-        cursor=cursor,
-    )
+    user = desk.asker.sight
+    page = await desk.front.sessions(agent=agent, channel=channel, user=user, limit=limit, cursor=cursor)
     return SessionPage(sessions=[session_view(meta) for meta in page.sessions], cursor=page.cursor)
 
 
@@ -293,13 +287,12 @@ async def compact_session(
     _ONE + "/export",
     operation_id="exportSession",
     tags=_TAGS,
-    summary="The session as JSON lines, or as Markdown",
-    media_type="application/x-ndjson",
+    summary="The session as JSON lines, to be read, or as a model's messages",
     responses=problems(404)
     | {
         200: ResponseSpec(
             str,
-            description="JSON lines, or Markdown",
+            description="In the form that was asked for, with its own media type",
             media_type="application/x-ndjson",
             generate_examples=False,
         )
@@ -310,13 +303,13 @@ async def export_session(
     agent: AgentName,
     chat: ChatId,
     channel: Channel = CHANNEL,
-    format: FromQuery[Literal["jsonl", "markdown"]] = "jsonl",
+    format: FromQuery[Literal["jsonl", "markdown", "html", "openai", "anthropic", "sharegpt"]] = "jsonl",
     all: FromQuery[bool] = False,
 ) -> Streamed:
     session = (await desk.session(agent, chat, channel)).sync
     pieces = await desk.run(_exported, session, format, all)
-    kind = "application/x-ndjson" if format == "jsonl" else "text/markdown; charset=utf-8"
-    return Streamed(in_batches(desk, pieces), media_type=kind)
+    how = EXPORTS[format]
+    return Streamed(in_batches(desk, pieces), media_type=how.media_type, headers=dict(how.headers))
 
 
 @get(
@@ -421,6 +414,4 @@ def _context(session: Session, agent: Agent, budget: int | None) -> ContextView:
 def _exported(session: Session, format: str, every: bool) -> Iterator[bytes]:
     meta = session.meta
     entries = session.entries(generations="all" if every else "current")
-    if format == "jsonl":
-        return to_jsonl(entries, key=session.key, title=meta.title, metadata=meta.metadata)
-    return (piece.encode("utf-8", "replace") for piece in to_markdown(session.key, meta.title, entries))
+    return exported(format, session.key, meta.title, entries, meta.metadata)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from litestar import Request
 from litestar.connection import ASGIConnection
+from litestar.datastructures import Headers
 from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler
-from litestar.types import Guard
+from litestar.types import Guard, Scope
 
 from stratalog.engine.agents import may_answer
 from stratalog.engine.aio import AsyncSession
+from stratalog.engine.auditing import refusal_in
+from stratalog.engine.proxying import Completions
 from stratalog.engine.remembering import Caller
 from stratalog.engine.serving import Serving, Tenancy
 from stratalog.engine.serving_sessions import begun
 from stratalog.engine.serving_turns import Ended, Turns
 from stratalog.engine.session import Session
-from stratalog.errors import AccessDenied, NotFound, SessionExists
+from stratalog.errors import AccessDenied, InvalidInput, NotFound, SessionExists, StratalogError
 from stratalog.keys import session_key
 from stratalog.surfaces.access.principals import Asker, Principal, Role, asker
+from stratalog.surfaces.access.refusals import Refusals
 from stratalog.surfaces.access.tokens import Tokens
 from stratalog.surfaces.access.wire import USER_HEADER, named_user
 from stratalog.surfaces.http.errors import words_of
@@ -42,6 +46,7 @@ class Service:
         self.settings = settings
         self.metrics = metrics
         self.tokens = Tokens(data)
+        self.refusals = Refusals(data)
         self.serving = Serving(data, threads=settings.threads, background=settings.background)
 
         def ended(ended: Ended) -> None:
@@ -57,13 +62,31 @@ class Service:
             words=words_of,
             ended=ended,
         )
+        self.completions = Completions(self.turns)
         metrics.watch("turns_running", "Turns that are being answered.", lambda: self.turns.running)
-        metrics.watch("turns_queued", "Messages that wait behind another.", lambda: self.turns.queued)
-        metrics.watch("streams_open", "Streams that somebody reads.", lambda: self.turns.open)
+        metrics.watch("turns_queued", "Messages that wait behind another.", self._queued)
+        metrics.watch("streams_open", "Streams that somebody reads.", self._open)
 
-    async def recognise(self, token: str) -> Principal | None:
-        """Who a token is of."""
-        return await self.serving.front.run(self.tokens.recognise, token)
+    def _queued(self) -> int:
+        return self.turns.queued + self.completions.waiting
+
+    def _open(self) -> int:
+        return self.turns.open + self.completions.open
+
+    async def recognise(self, token: str, scope: Mapping[str, Any]) -> Principal | None:
+        """Who a token is of that a request was sent with; where it lets nobody in, the audit has a line."""
+        address = (scope.get("client") or ("",))[0]
+        asked = (self.tokens, token, _asked(scope), address)
+        return await self.serving.front.run(self.refusals.recognised, *asked)
+
+    async def denied(self, error: StratalogError, scope: Scope) -> None:
+        """Has the audit tell of a request that ended in this error, if that is a refusal."""
+        who = scope.get("user")
+        if refusal_in(error) is not None and isinstance(who, Principal):
+            named = ""
+            with suppress(InvalidInput):
+                named = named_user(Headers.from_scope(scope).getall(USER_HEADER, []))
+            await self.serving.front.run(self.refusals.denied, who, error, _asked(scope), named)
 
     async def close(self) -> None:
         """Lets turns finish within the grace, then closes everything. The second time does nothing."""
@@ -149,6 +172,7 @@ class Desk:
                 session=session,
                 run=run,
                 roles=self.asker.record_roles,
+                token=self.asker.principal.id,
             )
         )
 
@@ -160,6 +184,11 @@ def desk_of(request: Request[Any, Any, Any]) -> Desk:
     """The dependency `desk`. Raises `AccessDenied` for a token that may not talk, or not for this user."""
     named = named_user(request.headers.getall(USER_HEADER, []))
     return Desk(service_of(request), asker(request.user, named))
+
+
+def _asked(scope: Mapping[str, Any]) -> str:
+    """What a request asks for: its route, or its path where there is none."""
+    return f"{scope['method']} {scope.get('path_template') or scope['path']}"
 
 
 def service_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Service:

@@ -68,6 +68,7 @@ class Desk:
             user=self.identity.asker.user,
             session=str(session.key),
             roles=self.identity.asker.record_roles,
+            token=self.identity.asker.principal.id,
         )
         confined = self.identity.asker.confined
         return Sight(self.memory, session, who, self.identity.sees, confined=confined)

@@ -23,6 +23,7 @@ from stratalog import __version__
 from stratalog.engine.aio import AsyncStratalog
 from stratalog.engine.remembering import Records
 from stratalog.errors import AccessDenied, InvalidInput, LogError, NotFound, StratalogError
+from stratalog.surfaces.access.refusals import Refusals
 from stratalog.surfaces.mcp import prompts, resources, tools
 from stratalog.surfaces.mcp.desk import Desk
 from stratalog.surfaces.mcp.identity import Identity
@@ -31,8 +32,8 @@ from stratalog.surfaces.mcp.values import scalar, taken
 
 T = TypeVar("T")
 Request: TypeAlias = ServerRequestContext[Any, Any]
-# Says who asks, by the request. Raises `AccessDenied`.
-Recognise: TypeAlias = Callable[[Request], Identity]
+# Says who asks, by the request and what it asks for. Raises `AccessDenied`, of which it has the audit tell.
+Recognise: TypeAlias = Callable[[Request, str], Identity]
 
 _LOG = logging.getLogger("stratalog.surfaces.mcp")
 _HIDDEN: Final = ("path", "line", "offset", "holder", "variable")  # of the machine, and not of what was asked
@@ -45,9 +46,10 @@ _ABOUT: Final = (
 )
 
 
-def server_of(front: AsyncStratalog, recognise: Recognise) -> Server[Any]:
-    """The server, to be run over whatever transport. The front must stay open while it runs."""
-    handling = _Handling(front, recognise)
+def server_of(front: AsyncStratalog, recognise: Recognise, refusals: Refusals | None = None) -> Server[Any]:
+    """The server, to be run over whatever transport. The front must stay open while it runs. `refusals` has
+    the audit tell of them; else one of its own."""
+    handling = _Handling(front, recognise, refusals or Refusals(front.sync.data))
     return Server(
         "stratalog",
         version=__version__,
@@ -77,9 +79,10 @@ def words(error: StratalogError) -> str:
 class _Handling:
     """The handlers."""
 
-    def __init__(self, front: AsyncStratalog, recognise: Recognise) -> None:
+    def __init__(self, front: AsyncStratalog, recognise: Recognise, refusals: Refusals) -> None:
         self._front = front
         self._recognise = recognise
+        self._refusals = refusals
         self._tools = [_tool(each) for each in tools.TOOLS]
 
     async def list_tools(
@@ -96,7 +99,7 @@ class _Handling:
         def call(desk: Desk) -> msgspec.Struct:
             return run(desk, taken(params.arguments or {}, tool.takes))
 
-        done = await self._done(request, call)
+        done = await self._done(request, f"tools/call {tool.name}", call)
         if isinstance(done, StratalogError):
             told = types.TextContent(text=words(done))
             return types.CallToolResult(content=[told], is_error=True)
@@ -109,7 +112,8 @@ class _Handling:
         self, request: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         asked = (params.cursor if params is not None else None) or ""
-        found, cursor = _or_error(await self._done(request, lambda desk: resources.listed(desk, asked)))
+        done = await self._done(request, "resources/list", lambda desk: resources.listed(desk, asked))
+        found, cursor = _or_error(done)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -140,7 +144,8 @@ class _Handling:
         self, request: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        text, mime = _or_error(await self._done(request, lambda desk: resources.read(desk, uri)))
+        done = await self._done(request, "resources/read", lambda desk: resources.read(desk, uri))
+        text, mime = _or_error(done)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, text=text, mime_type=mime)]
         )
@@ -161,14 +166,14 @@ class _Handling:
         def call(desk: Desk) -> str:
             return run(desk, prompts.given(prompt, arguments))
 
-        text = _or_error(await self._done(request, call))
+        text = _or_error(await self._done(request, f"prompts/get {prompt.name}", call))
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=prompt.about, messages=[message])
 
-    async def _done(self, request: Request, call: Callable[[Desk], T]) -> T | StratalogError:
+    async def _done(self, request: Request, what: str, call: Callable[[Desk], T]) -> T | StratalogError:
         """What the call comes to, in a thread, with a desk for whoever asks; or the error that it is to be
-        told of. What is cancelled before it began is not done; what began is stopped where it says how far it
-        is, and else done to its end."""
+        told of. The audit tells of a refusal that `what` was asked. What is cancelled before it began is not
+        done; what began is stopped where it says how far it is, and else done to its end."""
         stop = threading.Event()
         loop = asyncio.get_running_loop()
 
@@ -177,10 +182,14 @@ class _Handling:
             asyncio.run_coroutine_threadsafe(told, loop).result()
 
         def run() -> T:
-            who = self._recognise(request)
+            who = self._recognise(request, what)
             memory = self._front.sync.as_tenant(who.asker.tenant)
             with Records(memory) as records:
-                return call(Desk(memory, records, who, report=report, stop=stop))
+                try:
+                    return call(Desk(memory, records, who, report=report, stop=stop))
+                except StratalogError as error:
+                    self._refusals.denied(who.asker.principal, error, what, who.asker.user)
+                    raise
 
         future = self._front.started(run)
         try:

@@ -52,7 +52,7 @@ async def _serve(data: Path, tenant: str, user: str, agent: str, session: str) -
         who = owner(front.sync.tenant, user=user or settings.memory.user, agent=agent, session=session)
         front.sync.session(who.session)  # it is wrong before anybody asks, not at each request
         try:
-            await _answer_all(server_of(front, lambda request: who))
+            await _answer_all(server_of(front, lambda request, what: who))
         except* BrokenPipeError:
             pass  # the client went without a word
 

@@ -40,7 +40,7 @@ export function named(kind, name) {
 // The same with the name itself beside it, for who looks for it elsewhere.
 export function Named({ kind, name }) {
   const told = named(kind, name);
-  return html`<strong>${told}</strong>${told.toLowerCase() !== name && html` <code class="raw">${name}</code>`}`;
+  return html`<strong>${told}</strong>${told !== name && told.toLowerCase() !== name && html` <code class="raw">${name}</code>`}`;
 }
 
 // --- loading ---

@@ -278,8 +278,6 @@ export const zh = {
   "there are more": "还有更多",
   Score: "得分",
   "Searched: all sessions, records and documents of the tenant.": "检索范围：本租户的全部会话、记录和文档。",
-  "Searched: all sessions and documents, and the records of the {n} owner that changed last.|Searched: all sessions and documents, and the records of the {n} owners that changed last.":
-    "检索范围：全部会话和文档，以及最近有变动的 {n} 个归属者的记录。",
   "Searched: sessions, records and documents of {user}.": "检索范围：{user} 的会话、记录，以及文档。",
   "Searched: what is nobody's in particular, and documents.": "检索范围：不属于任何用户的内容，以及文档。",
   "part words": "词语",
@@ -355,6 +353,7 @@ export const zh = {
   "Every call of the records leaves a line here. Where a filter is set above, take it away.":
     "每次访问记录都会留下一行。如果上面设了筛选，请取消。",
   "nobody named": "未具名",
+  "Token {id}": "令牌 {id}",
 
   // what the service calls by a name of its own
   "job draw": "提炼事实",
@@ -391,7 +390,9 @@ export const zh = {
   "call export": "导出",
   "call import": "导入",
   "call purge": "清除",
+  "call search_everyone": "检索所有人",
   "count found": "找到",
+  "count times": "次数",
   "count records": "记录",
   "count stored": "写入",
   "count merged": "合并",
@@ -444,6 +445,7 @@ export const en = {
   "call export": "Export",
   "call import": "Import",
   "call purge": "Purge",
+  "call search_everyone": "Search of everyone",
   "reason override": "Tells to ignore instructions",
   "reason leak": "Asks for the prompt",
   "reason persona": "Gives another persona",

@@ -30,7 +30,7 @@ export function Audit() {
 }
 
 function Line({ line }) {
-  const who = [line.user && `${t("User")} ${line.user}`, line.agent && `${t("Agent")} ${line.agent}`, ...line.roles.map((role) => named("role", role))].filter(Boolean);
+  const who = [line.user && `${t("User")} ${line.user}`, line.agent && `${t("Agent")} ${line.agent}`, ...line.roles.map((role) => named("role", role)), line.token && t("Token {id}", { id: line.token })].filter(Boolean);
   const told = [
     ...line.scopes.slice(0, 4).map((scope) => scopeOf(scope)),
     ...Object.entries(line.counts).map(([name, number]) => `${named("count", name)} ${count(number)}`),

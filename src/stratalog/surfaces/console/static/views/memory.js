@@ -44,7 +44,7 @@ export function Memory({ rest, query, who }) {
       <${More} pages=${pages} />
     </section>
     ${rest[0]
-      ? html`<${RecordPane} key=${rest[0]} id=${rest[0]} listed=${pages.items.find((each) => each.id === rest[0])} shown=${shown} changed=${() => setStamp((n) => n + 1)} />`
+      ? html`<${RecordPane} key=${rest[0]} who=${who} id=${rest[0]} listed=${pages.items.find((each) => each.id === rest[0])} shown=${shown} changed=${() => setStamp((n) => n + 1)} />`
       : html`<section class="pane nothing"><${Empty} title=${t("Choose a record")}>${t("You see what it says, where it was said and what happened to it.")}<//></section>`}`;
 }
 
@@ -63,23 +63,25 @@ function RecordRow({ record, chosen, shown }) {
   </a></li>`;
 }
 
-const historyOf = (record, query = {}) => path(["memory", "history"], { id: record.id, scope: record.scope.id ? `${record.scope.kind}:${record.scope.id}` : record.scope.kind, ...query });
+const scopeIn = ({ scope }) => (scope.id ? `${scope.kind}:${scope.id}` : scope.kind);
+const historyOf = (who, id, record, query) => path(["memory", "history"], { id, ...(seesAll(who) ? { everyone: true } : { scope: scopeIn(record) }), ...query });
 
-// The record; one that was forgotten as its history has it, where it was seen before.
-async function recordOf(id, seen, signal) {
+// The record; one that was forgotten as its history has it, where everyone's is in sight or it was seen before.
+async function recordOf(who, id, seen, signal) {
   try {
     return await get(path(["memory", "records", id]), { signal });
   } catch (error) {
-    if (error.status !== 404 || !seen) throw error;
-    const { events } = await get(historyOf(seen, { limit: 500 }), { signal });
+    if (error.status !== 404 || !(seen || seesAll(who))) throw error;
+    const { events } = await get(historyOf(who, id, seen, { limit: 500 }), { signal });
+    if (!events.length && !seen) throw error;
     return events.length ? events.at(-1).record : seen;
   }
 }
 
-function RecordPane({ id, listed, shown, changed }) {
+function RecordPane({ who, id, listed, shown, changed }) {
   const seen = useRef(listed);
   seen.current = listed || seen.current;
-  const found = useLoad((signal) => recordOf(id, seen.current, signal), [id]);
+  const found = useLoad((signal) => recordOf(who, id, seen.current, signal), [id]);
   const [asked, setAsked] = useState(false);
   const record = found.data;
   const back = hash(["memory"], { show: shown === "current" ? "" : shown });
@@ -97,7 +99,7 @@ function RecordPane({ id, listed, shown, changed }) {
       <${Sources} sources=${record.sources} />
       <${Others} title=${t("Contradicts")} ids=${record.conflict_with} />
       <${Others} title=${t("In place of")} ids=${record.supersedes} />
-      <${History} key=${record.status} record=${record} />
+      <${History} key=${record.status} who=${who} record=${record} />
     </div>`}
     ${asked && html`<${Confirm} danger title=${t("Forget this record?")} label=${t("Forget")} close=${() => setAsked(false)} act=${async () => {
       await remove(path(["memory", "records", id], { reason: "console" }));
@@ -137,10 +139,10 @@ function Others({ title, ids }) {
   return html`<section><h2>${title}</h2><ul class="links">${known.map((each) => html`<li key=${each.id}><a href=${hash(["memory", each.id])}><${Icon} name="memory" /><span>${each.text}</span></a></li>`)}</ul></section>`;
 }
 
-function History({ record }) {
+function History({ who, record }) {
   const pages = usePages(
     async (cursor, signal) => {
-      const page = await get(historyOf(record, { limit: 50, cursor }), { signal });
+      const page = await get(historyOf(who, record.id, record, { limit: 50, cursor }), { signal });
       return { items: page.events, cursor: page.cursor };
     },
     [record.id],
