@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -236,3 +237,16 @@ def test_a_file_without_a_session_is_an_error(tmp_path: Path) -> None:
     assert len(wrong.report.skipped) == 3
     assert isinstance(right.error, ImportFailed)
     assert right.error.what == "there is no conversation in this file"
+
+
+def test_no_file_stops_the_others(tmp_path: Path) -> None:
+    """A link to itself, a pipe and a document nested beyond reading are errors of their own."""
+    (tmp_path / "a.json").symlink_to("a.json")
+    os.mkfifo(tmp_path / "b.json")
+    deep = '[{"role": "user", "content": "hi", "x": ' + "[" * 960 + "]" * 960 + "}]"
+    (tmp_path / "c.json").write_text(deep)
+    good = _chat(tmp_path / "d.json", "hi")
+    with Stratalog(tmp_path / "data") as memory:
+        results = list(import_files(memory, [*(tmp_path / f"{name}.json" for name in "abc"), good]))
+    assert [isinstance(result.error, ImportFailed) for result in results] == [True, True, True, False]
+    assert results[3].sessions[0].added > 0

@@ -103,6 +103,14 @@ def test_missing_parent() -> None:
     assert "1 entries follow one that is not there" in notes(transcript)
 
 
+def test_one_id_twice() -> None:
+    """Entries with one id are kept both, as entries and as branches of their own."""
+    twins = [message(7, "user", words("x"), "c", "a"), message(8, "user", words("y"), "z", "b")]
+    transcript = load(*TREE, *twins)
+    assert len(chats(transcript)) == 4
+    assert {one.text for one in of(User, transcript)} == {"go", "left", "instead", "x", "y"}
+
+
 def test_compaction() -> None:
     """A compaction keeps its summary and names the first entry that is still seen, in either version."""
     later = entry(

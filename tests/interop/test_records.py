@@ -165,3 +165,21 @@ def test_parse() -> None:
     assert parse("1 2") == "1 2"
     assert parse("") == ""
     assert parse('"\\ud800"') == "\ufffd"
+
+
+@pytest.mark.parametrize("deep", [900, 960, 990, 5_000])
+def test_too_deep_is_damage(deep: int) -> None:
+    """A value nested deeper than can be written again is told as damage or kept as text, and costs itself."""
+    bad = b'{"a": ' + b"[" * deep + b"]" * deep + b"}"
+    found, _ = load(bad + b'\n{"b": 1}\n')
+    assert found[-1].value == {"b": 1}
+    assert len(found) == 1 or isinstance(found[0].value["a"], list)
+    assert isinstance(parse(bad.decode()), str | dict)
+
+
+def test_places_on_one_line() -> None:
+    """The offsets of values on one line are in bytes, whatever stands between them."""
+    line = '{"a": "é😀"} \u00a0 {"b": 2}{"c": 3} x'.encode()
+    found, tally = load(line)
+    assert [record.offset for record in found] == [0, line.index(b'{"b"'), line.index(b'{"c"')]
+    assert tally.transcript([]).report.read == 4

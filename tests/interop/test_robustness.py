@@ -11,8 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interop import test_chatgpt, test_claude_code, test_codex, test_gemini_cli, test_pi
-from interop.samples import check, jsonl
+from interop import (
+    test_aider,
+    test_chatgpt,
+    test_claude_ai,
+    test_claude_code,
+    test_codex,
+    test_detect,
+    test_gemini_cli,
+    test_hermes,
+    test_mem0_export,
+    test_nanobot,
+    test_openclaw,
+    test_openhands,
+    test_pi,
+    test_sharegpt,
+    test_swe_agent,
+)
+from interop.samples import check, ids, jsonl
 from stratalog.errors import ImportFailed
 from stratalog.interop.contract import Source
 from stratalog.interop.detect import FORMATS
@@ -69,6 +85,17 @@ CASES: list[tuple[str, Any]] = [
     ("gemini_cli", [test_gemini_cli.HEADER, *_GEMINI]),
     ("chatgpt", {"conversations": [_TALK]} | _TALK),
     ("openai", _MESSAGES),
+    ("claude_ai", {"talks": 1} | test_claude_ai.CONVERSATION),
+    ("openclaw", test_openclaw.SESSION),
+    ("openhands", test_openhands.FIRST),
+    ("openhands", test_openhands.SECOND),
+    ("openhands", {"history": test_openhands.FIRST}),
+    ("swe_agent", test_swe_agent.RUN),
+    ("nanobot", test_nanobot.SESSION),
+    ("hermes", test_hermes.LINES),
+    ("hermes", test_hermes.WHOLE),
+    ("sharegpt", [test_sharegpt.HERMES, test_sharegpt.PLAIN]),
+    ("mem0", test_mem0_export.MEMORIES),
     ("anthropic", {"messages": _MESSAGES, "system": "s", "title": "t", "created": 5}),
 ]
 
@@ -104,3 +131,50 @@ def test_no_crash(format: str, value: Any, rand: random.Random, share: float, fl
     for session in transcript.sessions:
         key = session_key(session.agent, session.channel, session.chat)
         assert list(to_markdown(key, session.title, session.entries))
+
+
+_FILES = [
+    ("hermes", test_detect.database(test_detect.STATE)),
+    ("langgraph", test_detect.database(test_detect.THREAD + test_detect.ITEMS)),
+    ("mem0", test_detect.database(test_detect.STEPS)),
+    ("aider", test_aider.HISTORY.encode()),
+]
+
+
+@pytest.mark.parametrize(("format", "data"), _FILES)
+@given(rand=st.randoms(use_true_random=True), flips=st.integers(0, 20), cut=st.booleans())
+@settings(max_examples=60)
+def test_no_crash_of_bytes(format: str, data: bytes, rand: random.Random, flips: int, cut: bool) -> None:
+    """Databases and Markdown with flipped bytes, or cut short, give an account or a refusal."""
+    made = bytearray(data[: rand.randrange(len(data))] if cut else data)
+    for _ in range(flips if made else 0):
+        made[rand.randrange(len(made))] = rand.randrange(256)
+    try:
+        transcript = FORMATS[format].read(Source(Path("a"), bytes(made), 5))
+    except ImportFailed:
+        return
+    check(transcript)
+
+
+_LINES = [
+    ("openclaw", test_openclaw.SESSION),
+    ("openhands", test_openhands.FIRST),
+    ("openhands", test_openhands.SECOND),
+    ("nanobot", test_nanobot.SESSION),
+    ("hermes", test_hermes.LINES),
+    ("sharegpt", [test_sharegpt.HERMES, test_sharegpt.PLAIN]),
+    ("mem0", test_mem0_export.MEMORIES),
+]
+
+
+@pytest.mark.parametrize(("format", "values"), _LINES)
+def test_torn(format: str, values: list[Any]) -> None:
+    """Wherever a file of lines is torn, what stands before has the ids of the whole, and the tear is told."""
+    data = jsonl(*values)
+    whole = ids(FORMATS[format].read(Source(Path("a.jsonl"), data, 5)))
+    for end in range(0, len(data), 7):
+        part = FORMATS[format].read(Source(Path("a.jsonl"), data[:end], 5))
+        check(part)
+        assert ids(part) <= whole
+        torn = end and data[end - 1] != 10 and data[end] != 10
+        assert any(skip.kind == "damage" for skip in part.report.skipped) == bool(torn)

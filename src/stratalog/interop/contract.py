@@ -51,6 +51,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
+class ImportedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Something another program remembered, to be kept as a record whose source is `entry` of its session.
+
+    `key` names its slot, `user` whose it is ("" when the source does not say: then it is the agent's).
+    A `payload` of None is the `text`. `said_at` is since when it says so, milliseconds UTC, 0 if unknown.
+    """
+
+    entry: str
+    key: str
+    text: str = ""
+    payload: Any = None
+    user: str = ""
+    said_at: int = 0
+
+
 class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation. `agent`, `channel` and `chat` pass `keys.session_key`.
 
@@ -58,7 +73,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     a sidechain names the chat it belongs to as `parent`, a branch also the entry it goes on from as `after`.
     `metadata` is what the session is to say of itself (`Session.set_metadata`). `named_by_file` says that
     `chat` is only the file's name, for want of an id in the source: an unrelated conversation may have the
-    same.
+    same. `memories` are what records are to be made of.
     """
 
     agent: str
@@ -69,6 +84,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any]
     metadata: dict[str, Any] = {}
     named_by_file: bool = False
+    memories: tuple[ImportedMemory, ...] = ()
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ that is its own or nobody's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -23,22 +24,26 @@ from stratalog.engine.core import Stratalog
 from stratalog.engine.reading import without_references
 from stratalog.engine.session import Session
 from stratalog.errors import ImportFailed, InvalidInput, StratalogError
-from stratalog.interop.contract import ImportedSession, Report
+from stratalog.interop.contract import ImportedMemory, ImportedSession, Report
 from stratalog.interop.detect import read_transcript
+from stratalog.interop.growing import alone, changed_ends
 from stratalog.keys import SessionKey, session_key
 from stratalog.types import AnyEntry, Assistant, Title, ToolCall, User
 
 _BATCH = 500
 _OPENING = 3
 FileProgress = Callable[[Path, int, int], None]
+Remember: TypeAlias = Callable[[Stratalog, SessionKey, Sequence[ImportedMemory]], Mapping[str, int]]
 
 
 class SessionImport(msgspec.Struct, frozen=True):
-    """What one session of a file came to: its key, entries added, and entries that were there already."""
+    """What one session of a file came to: its key, entries added, and entries that were there already;
+    of memories, how many had which outcome (`stored`, `merged`, `superseded`, `conflict`, `refused`)."""
 
     key: SessionKey
     added: int
     present: int
+    memories: Mapping[str, int] = {}
 
 
 class FileImport(msgspec.Struct, frozen=True):
@@ -57,12 +62,15 @@ def import_files(
     format: str | None = None,
     agent: str | None = None,
     progress: FileProgress | None = None,
+    remember: Remember | None = None,
 ) -> Iterator[FileImport]:
     """Imports each file and yields what it came to, in order.
 
     `format` is a key of `detect.FORMATS`, detected by default; `agent` replaces the agent that the format
-    names. `progress` gets the file, bytes done and bytes in all. Errors of a file or of a session's log are
-    in its result; what was imported before them stays. A file that gives no session is an error.
+    names. `progress` gets the file, bytes done and bytes in all. `remember` makes records of the memories
+    that a session holds (`memories.remember`); without it they are entries only, which the report says.
+    Errors of a file or of a session's log are in its result; what was imported before them stays. A file
+    that gives no session is an error.
     """
     openings: _Openings = {}
     for path in paths:
@@ -77,8 +85,11 @@ def import_files(
                 raise _no_session(path, report)
             for imported in transcript.sessions:
                 made = _bring(memory, imported, agent, openings)
+                if imported.memories and remember is not None:
+                    outcomes = remember(memory, made.key, imported.memories)
+                    made = msgspec.structs.replace(made, memories=outcomes)
                 done.append(made)
-                report = _with_name(report, imported, made)
+                report = _noted(report, imported, made)
         except StratalogError as error:
             yield FileImport(path, tuple(done), report, error)
         else:
@@ -87,7 +98,8 @@ def import_files(
 
 def _must_be_outside(path: Path, memory: Stratalog) -> None:
     """A memory does not take in its own logs."""
-    if path.resolve().is_relative_to(memory.data.resolve()):
+    # Unlike `Path.resolve` this takes a link that leads to itself.
+    if Path(os.path.realpath(path)).is_relative_to(memory.data.resolve()):
         raise ImportFailed(
             "this file is part of the memory that it would be imported into",
             path=str(path),
@@ -107,12 +119,18 @@ def _no_session(path: Path, report: Report) -> ImportFailed:
     return ImportFailed(what, path=path, hint=hint)
 
 
-def _with_name(report: Report, imported: ImportedSession, made: SessionImport) -> Report:
-    """The report with a note, if another conversation has the session's name."""
-    if made.key.chat == imported.chat or not imported.named_by_file:
-        return report
-    note = f"{imported.chat}: another conversation has this name; the chat of this one is {made.key.chat}"
-    return msgspec.structs.replace(report, notes=[*report.notes, note])
+def _noted(report: Report, imported: ImportedSession, made: SessionImport) -> Report:
+    """The report with a note, if another conversation has the session's name, and one of its memories."""
+    notes: list[str] = []
+    chat = imported.chat
+    if made.key.chat != chat and imported.named_by_file:
+        notes.append(f"{chat}: another conversation has this name; the chat of this one is {made.key.chat}")
+    if made.memories:
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(made.memories.items()))
+        notes.append(f"{chat}: memories: {told}")
+    elif imported.memories:
+        notes.append(f"{chat}: of {len(imported.memories)} memories no records were made")
+    return msgspec.structs.replace(report, notes=[*report.notes, *notes])
 
 
 class _Opening(NamedTuple):
@@ -134,17 +152,21 @@ def _bring(
     memory: Stratalog, imported: ImportedSession, agent: str | None, openings: _Openings
 ) -> SessionImport:
     key = session_key(agent or imported.agent, imported.channel, imported.chat, memory.tenant)
-    if imported.named_by_file:
-        key = _own(memory, key, _opening(imported.entries), openings)
-    session = memory.session(key)
-    present = {entry.id for entry in session.entries(blobs=False, generations="all")}
-    _describe(session, imported)
-    # A payload that the file only refers to is not to be had; what the entry says itself is kept.
-    new = [without_references(entry) for entry in imported.entries if entry.id not in present]
-    for start in range(0, len(new), _BATCH):
-        session.append(*new[start : start + _BATCH])
-    _name(session, imported, bool(new))
-    return SessionImport(key, len(new), len(imported.entries) - len(new))
+    with alone(memory):
+        if imported.named_by_file:
+            key = _own(memory, key, _opening(imported.entries), openings)
+        session = memory.session(key)
+        logged = list(session.entries(blobs=False, generations="all"))
+        present = {entry.id for entry in logged}
+        _describe(session, imported)
+        # A payload that the file only refers to is not to be had; what the entry says itself is kept.
+        new = [without_references(entry) for entry in imported.entries if entry.id not in present]
+        new += (end for end in changed_ends(imported.entries, logged) if end.id not in present)
+        for start in range(0, len(new), _BATCH):
+            session.append(*new[start : start + _BATCH])
+        _name(session, imported, bool(new))
+    known = sum(entry.id in present for entry in imported.entries)
+    return SessionImport(key, len(new), known)
 
 
 def _own(memory: Stratalog, key: SessionKey, opening: _Opening, openings: _Openings) -> SessionKey:

@@ -47,7 +47,8 @@ def _call(call_id: str, function: dict[str, Any]) -> ToolCall:
     )
 
 
-def _put(builder: Builder, message: dict[str, Any], record: Record) -> None:
+def put_message(builder: Builder, message: dict[str, Any], record: Record) -> None:
+    """Puts one message of this form; one without content, or of an unknown role, gives nothing."""
     role, value = message.get("role"), message.get("content")
     if role == "assistant":
         counted = table(message.get("usage"))
@@ -78,7 +79,7 @@ def _matches(head: bytes, path: Path) -> bool:
 
 
 def _read(source: Source) -> Transcript:
-    return read_messages("openai", source, _put)
+    return read_messages("openai", source, put_message)
 
 
 OPENAI = Importer("openai", _matches, _read)

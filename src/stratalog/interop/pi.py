@@ -12,9 +12,9 @@ of extensions are notes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stratalog.interop.build import Builder, chat_id, count, table, text, usage_of
 from stratalog.interop.content import content, parts_of
@@ -24,6 +24,8 @@ from stratalog.interop.tree import unravel
 from stratalog.types import Compaction, Note, Part, ToolCall, ToolResult
 
 AGENT = "pi"
+# Puts one record, given the newest entry of each place and the place of each id.
+Put: TypeAlias = Callable[[Builder, Record, dict[int, str], dict[str, int]], None]
 _HEADER = re.compile(rb'\s*\{[^\n]{0,40}"type"\s*:\s*"session"')
 
 
@@ -37,7 +39,7 @@ def _pieces(value: Any) -> Iterator[Part | ToolCall]:
             yield from parts_of(block)
 
 
-def _put(builder: Builder, record: Record, made: dict[int, str], places: dict[str, int]) -> None:
+def put(builder: Builder, record: Record, made: dict[int, str], places: dict[str, int]) -> None:
     value = record.value
     kind = text(value.get("type"))
     message = table(value.get("message"))
@@ -124,14 +126,23 @@ def _put_bash(builder: Builder, message: dict[str, Any]) -> None:
         builder.user(said, by_program=True, meta={"kind": "bash"} | facts)
 
 
-def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
+def sessions(
+    source: Source, tally: Tally, agent: str = AGENT, put: Put = put
+) -> Iterator[ImportedSession | None]:
+    """The main line and the branches of a file of this form, for programs that are built on pi too."""
     header: dict[str, Any] = {}
     found: list[Record] = []
+    taken: set[str] = set()
     for record in records(source, tally):
+        node = text(record.value.get("id"))
         if record.value.get("type") == "session" and not header:
             header = record.value
             tally.merge(record)
+        elif node and node in taken:
+            # Of two entries with one id, the later goes without.
+            found.append(record._replace(value=record.value | {"id": ""}))
         else:
+            taken.add(node)
             found.append(record)
     named = text(header.get("id"))
     session = named or source.path.stem
@@ -151,7 +162,7 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
     for number, line in enumerate(unravel(parents, lambda members: members[-1])):
         first = found[line.members[0]]
         chat = f"{base}:branch-{chat_id(text(first.value.get('id')) or first.key())}" if number else ""
-        builder = Builder(tally, source, AGENT, session, chat, named_by_file=not named)
+        builder = Builder(tally, source, agent, session, chat, named_by_file=not named)
         model = {"model": header.get("modelId"), "provider": header.get("provider")}
         facts = {"cwd": header.get("cwd"), **model, "forked_from": header.get("parentSession")}
         builder.meta |= {name: value for name, value in facts.items() if value}
@@ -159,18 +170,18 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ImportedSession | None]:
             builder.branches(base, made.get(line.fork, "") if line.fork is not None else "")
             tally.note(f"{base}: line {first.line} begins a branch, kept as {chat}")
         for place in line.members:
-            _put(builder, found[place], made, places)
+            put(builder, found[place], made, places)
             made[place] = builder.last_id
         yield builder.finish()
 
 
-def _matches(head: bytes, path: Path) -> bool:
+def matches(head: bytes, path: Path) -> bool:
     return _HEADER.match(head) is not None
 
 
 def _read(source: Source) -> Transcript:
     tally = Tally("pi", source)
-    return tally.transcript(_sessions(source, tally))
+    return tally.transcript(sessions(source, tally))
 
 
-PI = Importer("pi", _matches, _read)
+PI = Importer("pi", matches, _read)

@@ -215,21 +215,24 @@ def _values(data: bytes) -> Iterator[tuple[int, Any]]:
         return
     try:
         value = msgspec.json.decode(data)
+        # Only a value with many brackets can be deep, so most lines are not walked.
+        if data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
+            value = storable(value)
     except (msgspec.MsgspecError, RecursionError):
         yield from _slow_values(data)
         return
-    # Only a value with many brackets can be deep, so most lines are not walked.
-    yield 0, storable(value) if data.count(b"[") + data.count(b"{") > _MAX_DEPTH else value
+    yield 0, value
 
 
 def _slow_values(data: bytes) -> Iterator[tuple[int, Any]]:
     text = data.decode("utf-8", "replace")
-    at = 0
+    at = place = told = 0
     while at < len(text):
         if text[at].isspace():
             at += 1
             continue
-        place = len(text[:at].encode("utf-8", "replace"))
+        place += len(text[told:at].encode("utf-8", "replace"))
+        told = at
         try:
             value, at = _SLOW.raw_decode(text, at)
             value = storable(value)

@@ -15,6 +15,7 @@ from stratalog.errors import Conflict, ImportFailed, LogError, StratalogError
 from stratalog.interop.detect import FORMATS, find_transcripts
 from stratalog.interop.ingest import FileImport, import_files
 from stratalog.surfaces.cli.failures import WRONG, exit_code
+from stratalog.surfaces.cli.loading import remember_imported
 from stratalog.surfaces.cli.output import Output, plain_table
 from stratalog.surfaces.cli.plain import unicode_text
 from stratalog.surfaces.cli.state import State
@@ -87,7 +88,10 @@ def run_import(
             if told is not None:
                 told(before + done, max(1, whole))
 
-        for result in import_files(memory, files, format=format, agent=agent, progress=reading):
+        made = import_files(
+            memory, files, format=format, agent=agent, progress=reading, remember=remember_imported
+        )
+        for result in made:
             results.append(result)
             before += sizes[result.path]
             if told is not None:
@@ -114,7 +118,12 @@ def _file_value(result: FileImport) -> dict[str, Any]:
         "format": report.format if report else None,
         "error": unicode_text(result.error) if result.error else None,
         "sessions": [
-            {"key": str(session.key), "added": session.added, "present": session.present}
+            {
+                "key": str(session.key),
+                "added": session.added,
+                "present": session.present,
+                "memories": dict(session.memories),
+            }
             for session in result.sessions
         ],
         "read": report.read if report else 0,
@@ -148,7 +157,7 @@ def _print(state: State, memory: Stratalog, results: Sequence[FileImport], verbo
         for result in results:
             _print_file(out, result)
     if not results:
-        out.print("no .jsonl or .json file is there")
+        out.print("no file that may be a transcript is there")
         return
     if any(result.report for result in results):
         _print_formats(out, results)
@@ -225,6 +234,14 @@ def _print_sessions(state: State, memory: Stratalog, results: Sequence[FileImpor
     keys = list(dict.fromkeys(session.key for result in results for session in result.sessions))
     if not keys:
         return
+    outcomes: Counter[str] = Counter()
+    for result in results:
+        for session in result.sessions:
+            outcomes.update(session.memories)
+    if outcomes:
+        told = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
+        out.print()
+        out.print(f"Memories: {told}")
     new = sum(session.added for result in results for session in result.sessions)
     named = state.named(memory)
     shown = [key for key in keys if _added(results, key)][:_NAMED]
