@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from stratalog import Stratalog
+from stratalog.interop.export_formats import EXPORTS
 from stratalog.types import User
 from surfaces.terminals import cli, cli_json
 
-_FORMATS = pytest.mark.parametrize("format", ["jsonl", "markdown"])
+_FORMATS = pytest.mark.parametrize("format", list(EXPORTS))
 
 
 @pytest.fixture(params=["line", "payload"])
@@ -98,3 +99,33 @@ def test_a_named_file_without_a_session_is_a_failure(tmp_path: Path) -> None:
     result = cli("import", "--format", "openai", file, data=tmp_path / "d")
     assert result.exit_code == 1
     assert "nothing in this file is a record of openai" in result.stdout
+
+
+def test_a_format_that_is_not_there(small: Path) -> None:
+    """Is refused with those that are: exactly those that can be written."""
+    refused = cli("export", "beta", "--format", "pdf", data=small)
+    assert refused.exit_code == 2
+    assert all(f"'{name}'" in refused.stderr for name in EXPORTS)
+
+
+def test_payloads_are_in_every_format(tmp_path: Path) -> None:
+    """A text that is kept beside the log is exported whole."""
+    data, large = tmp_path / "data", "x" * 400_000
+    with Stratalog(data) as memory:
+        memory.session("helper:cli:beta").append(User(content="begin"), User(content=large))
+    for format in EXPORTS:
+        assert large in cli("export", "beta", "--format", format, data=data).stdout
+
+
+@pytest.mark.parametrize("format", ["jsonl", "openai", "anthropic", "sharegpt"])
+def test_messages_can_be_imported(small: Path, tmp_path: Path, format: str) -> None:
+    """What is exported for programs is taken by `import` without being told what it is."""
+    file = tmp_path / "beta.jsonl"
+    assert cli("export", "beta", "--format", format, "-o", file, data=small).exit_code == 0
+    (made,) = cli_json("import", file, data=tmp_path / "other")["files"]
+    assert made["format"] == ("stratalog" if format == "jsonl" else format)
+    key = made["sessions"][0]["key"]
+    assert key.endswith(":beta")
+    again = cli("export", key, "--format", "sharegpt", data=tmp_path / "other").stdout
+    said = cli("export", "beta", "--format", "sharegpt", data=small).stdout
+    assert msgspec.json.decode(again)["conversations"] == msgspec.json.decode(said)["conversations"]

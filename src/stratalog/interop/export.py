@@ -104,25 +104,25 @@ def _block(entry: AnyEntry) -> str:
         case System():
             return _titled("System", entry, _shown(entry.content, entry.blob))
         case ToolCall():
-            given = _fenced(_json(entry.args), "json")
+            given = _fenced(json_text(entry.args), "json")
             args = given if entry.blob is None else _named("arguments", entry.blob)
             return _titled(f"Call: {_inline(entry.name)}", entry, args)
         case ToolResult():
             what = "Error" if entry.error else "Result"
             name = html.escape(entry.name) or "tool"
             shown = _shown(entry.content, entry.blob, fence=True) or "(empty)"
-            return _folded(f"{what} of {name}, {_time(entry.ts)}", shown)
+            return _folded(f"{what} of {name}, {iso_time(entry.ts)}", shown)
         case Compaction():
             words = entry.summary if entry.blob is None else _named("summary", entry.blob)
-            return f"> **Summary of what came before**, {_time(entry.ts)}\n>\n{_quoted(words)}"
+            return f"> **Summary of what came before**, {iso_time(entry.ts)}\n>\n{_quoted(words)}"
         case Title():
             return f"*Titled* {_heading(entry.title)}"
         case WorkingMemory():
-            value = f"\n\n{_fenced(_json(entry.value), 'json')}" if entry.op == "set" else ""
+            value = f"\n\n{_fenced(json_text(entry.value), 'json')}" if entry.op == "set" else ""
             return f"*Working memory: {entry.op} {_inline(entry.key)}*{value}"
         case Note():
             words = entry.text if entry.blob is None else _named("note", entry.blob)
-            head = f"*Note ({_heading(entry.kind)}), {_time(entry.ts)}*"
+            head = f"*Note ({_heading(entry.kind)}), {iso_time(entry.ts)}*"
             return f"{head}\n\n{_quoted(words)}" if words else head
         case Pin():
             return "*Pinned*" if entry.pinned else "*Unpinned*"
@@ -135,7 +135,7 @@ def _block(entry: AnyEntry) -> str:
 
 
 def _titled(who: str, entry: AnyEntry, body: str, detail: str = "") -> str:
-    facts = ", ".join(filter(None, (_time(entry.ts), _inline(detail) if detail else "")))
+    facts = ", ".join(filter(None, (iso_time(entry.ts), _inline(detail) if detail else "")))
     return f"## {who}\n\n*{facts}*\n\n{body}"
 
 
@@ -155,7 +155,7 @@ def _part(part: Part, fence: bool) -> str:
             words = _named("reasoning", part.blob) if part.blob is not None else part.text
             return _folded("Reasoning", words) if words else ""
         case Data():
-            return _folded(f"Data: {html.escape(part.kind)}", _fenced(_json(part.value), "json"))
+            return _folded(f"Data: {html.escape(part.kind)}", _fenced(json_text(part.value), "json"))
         case Image() | Audio() | File():
             kind = type(part).__name__
             name = part.name if isinstance(part, File) else ""
@@ -199,13 +199,14 @@ def _named(what: str, blob: Blob) -> str:
     return f"[{what} kept out of line: {blob.size:,} bytes, sha256 {blob.sha256}]"
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON to be read; text as it is."""
     if isinstance(value, str):
         return value
     return msgspec.json.format(_ENTRY.encode(value), indent=2).decode()
 
 
-def _time(ts: int) -> str:
+def iso_time(ts: int) -> str:
     """ISO 8601 in UTC, to the millisecond; the number itself past the year 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=ts)

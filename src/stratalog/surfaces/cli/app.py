@@ -17,6 +17,7 @@ from stratalog.surfaces.cli import (
     compacting,
     continuing,
     demo,
+    exporting,
     importing,
     jobs,
     kb,
@@ -32,6 +33,7 @@ from stratalog.surfaces.cli import (
     serving,
     tokens,
     upkeep,
+    watching,
 )
 from stratalog.surfaces.cli.failures import guarded
 from stratalog.surfaces.cli.state import DataOption, JsonOption, State, TenantOption, command
@@ -111,6 +113,7 @@ def root(
 for _name, _run in (
     ("chat", chatting.chat_command),
     ("import", importing.import_command),
+    ("watch", watching.watch_command),
     ("sessions", listing.sessions_command),
     ("search", searching.search_command),
     ("show", reading.show_command),
@@ -124,7 +127,7 @@ for _name, _run in (
     ("restart", changing.restart_command),
     ("delete", changing.delete_command),
     ("purge", purging.purge_command),
-    ("export", reading.export_command),
+    ("export", exporting.export_command),
     ("doctor", upkeep.doctor_command),
     ("rebuild", upkeep.rebuild_command),
     ("demo", demo.demo_command),

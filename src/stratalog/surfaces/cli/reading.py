@@ -1,30 +1,22 @@
-"""`show`, `context` and `export`: one session as a person, a model or another program reads it."""
+"""`show` and `context`: one session as a person or a model reads it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from stratalog import SessionKey, Stratalog
-from stratalog.engine import Problem, SessionMeta
+from stratalog import Stratalog
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
-from stratalog.interop.export import to_jsonl, to_markdown
-from stratalog.osfiles import failed, open_new, remove, temporary, write_all
 from stratalog.surfaces.cli.bar import Stretch, print_bar
-from stratalog.surfaces.cli.failures import WRONG
 from stratalog.surfaces.cli.keys import find
 from stratalog.surfaces.cli.listing import json_entries
-from stratalog.surfaces.cli.output import ReaderGone
-from stratalog.surfaces.cli.plain import unicode_text
-from stratalog.surfaces.cli.state import KeyArgument, State, place_of
+from stratalog.surfaces.cli.state import KeyArgument, State
 from stratalog.surfaces.cli.transcript import block_of, print_entries
 from stratalog.types import AnyEntry
 
@@ -166,94 +158,6 @@ def show_context(
         "degraded": context.degraded,
         "messages": context.messages() if messages else [],
     }
-
-
-def export_command(
-    state: State,
-    key: KeyArgument,
-    format: Annotated[
-        Literal["jsonl", "markdown"], typer.Option("--format", help="For programs, or for people.")
-    ] = "jsonl",
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there, readable by you alone. Else stdout."
-        ),
-    ] = None,
-    all_generations: AllOption = False,
-) -> None:
-    """Export a session as JSON lines, which `import` takes again, or as Markdown."""
-    with state.memory() as memory:
-        session = find(memory, key)
-        meta = session.meta
-        reading = session.entries(generations="all" if all_generations else "current")
-        chunks = _exported(meta, session.key, reading, format)
-        value: dict[str, Any] = {"key": str(session.key), "format": format}
-        if file is not None and str(file) != "-":
-            size = _write_file(memory, file, chunks)
-            value |= {"file": unicode_text(file), "bytes": size}
-            state.output.tell(f"{size:,} bytes written to {file}")
-        elif state.json:
-            value |= {"content": b"".join(chunks).decode()}
-        else:
-            state.output.raw(chunks)
-        problems = list(dict.fromkeys(reading.problems))
-        state.finish({**value, "problems": problems} if problems else value)
-        _tell_damage(state, problems, memory.problems)
-    if problems:
-        raise typer.Exit(WRONG)
-
-
-def _exported(
-    meta: SessionMeta, key: SessionKey, entries: Iterable[AnyEntry], format: str
-) -> Iterator[bytes]:
-    if format == "jsonl":
-        yield from to_jsonl(entries, key=key, title=meta.title, metadata=meta.metadata)
-    else:
-        for piece in to_markdown(key, meta.title, entries):
-            yield piece.encode("utf-8", "replace")
-
-
-def _tell_damage(state: State, problems: Sequence[Problem], known: Sequence[Problem]) -> None:
-    """Warns of what the export lacks; of what is `known` the memory warns itself when it is closed."""
-    for problem in problems:
-        if problem not in known:
-            state.output.warn(f"{problem.reason} [{place_of(problem)}]")
-    if problems:
-        state.output.warn("the export lacks what is damaged; `stratalog doctor` says more")
-
-
-def _write_file(memory: Stratalog, file: Path, chunks: Iterable[bytes]) -> int:
-    """Puts the chunks where `file` is, all or nothing, 0600. What is no plain file is written to as it is."""
-    try:
-        file = file.expanduser()
-        if file.exists() and not file.is_dir() and not file.is_file():
-            with file.open("wb", buffering=0) as stream:
-                return sum(stream.write(chunk) or 0 for chunk in chunks)
-        target = file.resolve()
-        if target.is_relative_to(memory.data.resolve()):
-            raise InvalidInput("this is within the data directory", path=str(file), hint="export elsewhere")
-        if target.is_dir():
-            raise InvalidInput("this is a directory", path=str(file), hint="name a file")
-        scratch = temporary(target)
-        fd = open_new(scratch)
-        done = False
-        try:
-            size = 0
-            for chunk in chunks:
-                write_all(fd, chunk)
-                size += len(chunk)
-            scratch.rename(target)
-            done = True
-        finally:
-            os.close(fd)
-            if not done:
-                remove(scratch)
-        return size
-    except BrokenPipeError as error:
-        raise ReaderGone from error
-    except OSError as error:
-        raise failed(error, "writing the export", file) from error
 
 
 def _print_head(state: State, session: Session) -> None:

@@ -32,9 +32,9 @@ from stratalog.surfaces.cli.failures import OK, WRONG
 from stratalog.surfaces.cli.keys import find
 from stratalog.surfaces.cli.moments import parse_moment, parse_when
 from stratalog.surfaces.cli.plain import counted, unicode_text, utf8
-from stratalog.surfaces.cli.reading import _write_file as write_file
 from stratalog.surfaces.cli.record_inputs import json_value, lines_of, opened, session_named
 from stratalog.surfaces.cli.state import State
+from stratalog.surfaces.cli.writing import write_file
 
 _EVERY: tuple[Status, ...] = ("current", "superseded", "forgotten")
 _TOLD = 10  # records that a new one has to do with, each with its words
