@@ -27,7 +27,8 @@ def blocks(page: Path) -> list[Block]:
 
 def pages() -> list[Path]:
     """README.md and the pages of docs/, without the decisions."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    told = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *(page for page in told if page.parent.name != "decisions")]
 
 
 def shim(folder: Path) -> Path:

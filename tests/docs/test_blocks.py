@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -15,28 +16,30 @@ from stratalog.demo import transcript_path
 from stratalog.surfaces.cli.app import app
 
 _SHELL = set("|<>;&$`*")
+_INCLUDED = re.compile(r"--8<--").match  # a file of examples/, which has a test of its own
+# Pages whose Python blocks go on from one another: they are run together.
+GO_ON = ("README.md", "tutorial.md", "migration.md")
 PYTHON = [
-    pytest.param(page, block, id=f"{page.name}:{block.line}")
+    pytest.param([block], id=f"{page.name}:{block.line}")
     for page in pages()
     for block in blocks(page)
-    if block.language == "python"
+    if block.language == "python" and page.name not in GO_ON and not _INCLUDED(block.text)
+] + [
+    pytest.param([block for block in blocks(page) if block.language == "python"], id=page.name)
+    for page in pages()
+    if page.name in GO_ON
 ]
 CONSOLE = [
     pytest.param(page, id=page.name) for page in pages() if any(b.language == "console" for b in blocks(page))
 ]
 
 
-@pytest.mark.parametrize(("page", "block"), PYTHON)
-def test_a_python_block_runs(page: Path, block: Block, tmp_path: Path) -> None:
-    """A Python block runs by itself in an empty directory. Those of the README go on from one another."""
-    earlier = [
-        b.text
-        for b in blocks(page)
-        if b.language == "python" and b.line < block.line and page.name == "README.md"
-    ]
-    for text in (*earlier, block.text):
-        done = run([sys.executable, "-c", text], tmp_path, STRATALOG_DATA=str(tmp_path / "elsewhere"))
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("together", PYTHON)
+def test_python_blocks_run(together: list[Block], tmp_path: Path) -> None:
+    """A Python block runs by itself in an empty directory, or with the others of its page, in their order."""
+    text = "\n".join(block.text for block in together)
+    done = run([sys.executable, "-c", text], tmp_path, STRATALOG_DATA=str(tmp_path / "elsewhere"))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", CONSOLE)
