@@ -41,6 +41,7 @@ POINTS = (
     "purging.records",
     "purging.list",
     "purging.index",
+    "purging.graphs",
     "purging.files",
     "purging.told",
     "vectors.written",

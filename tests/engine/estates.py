@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import msgspec
 
 from stratalog.config import Settings
 from stratalog.engine.core import Stratalog
+from stratalog.engine.graphs import Put, items_of
 from stratalog.engine.profiling import refresh
 from stratalog.engine.remembering import ADMIN, PRODUCTION, Draft, Layer, Record, Records, Scope, Source
 from stratalog.keys import tenant_path
@@ -96,6 +98,7 @@ def _build(data: Path, store: str, who: Names, tenant: str) -> None:
         refresh(records.store, data, tenant)  # a first version of each page
         for user in (who.ana, who.bo):
             _by_hand(records, user)
+            _as_graphs_keep(memory, user)
         _shared(memory, records, who)
         refresh(records.store, data, tenant)
         memory.sessions()
@@ -146,6 +149,11 @@ def _draw(memory: Stratalog, records: Records, who: Names, chat: str, about: Cha
         user=about.users[0] if about.users else "",
         environment=about.environment,
     )
+
+
+def _as_graphs_keep(memory: Stratalog, user: str) -> None:
+    with closing(items_of(memory)) as items:
+        items.write([Put(("users", user), "fruit", f'"zqgraph {user}"'.encode())], now=1)
 
 
 def _by_hand(records: Records, user: str) -> None:

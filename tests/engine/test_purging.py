@@ -207,7 +207,9 @@ def test_the_receipt_says_what_there_was(tmp_path: Path) -> None:
     build(tmp_path)
     receipt = purged(tmp_path, Selector("user", "ana"))
     counts = before(receipt)
-    assert list(counts) == ["logs", "jobs", "profiles", "records", "quarantine", "list", "index", "vectors"]
+    assert list(counts)[:4] == ["logs", "jobs", "graphs", "profiles"]
+    assert list(counts)[4:] == ["records", "quarantine", "list", "index", "vectors"]
+    assert counts["graphs"]["items"] == 1
     assert counts["logs"]["sessions"] == 2
     assert counts["logs"]["entries"] > 10
     assert counts["logs"]["files"] > 6  # logs, metas, archives, payloads

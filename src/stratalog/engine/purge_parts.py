@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stratalog import osfiles
 from stratalog.engine.core import Stratalog
+from stratalog.engine.graphs import checkpoints_of, items_of
 from stratalog.engine.holding import quarantine_of
 from stratalog.engine.knowing import knowledge_of
 from stratalog.engine.meaning import What
@@ -21,7 +23,9 @@ from stratalog.log.sqlite import SqliteStore
 from stratalog.memory import policy
 from stratalog.memory.audit import FILE as AUDIT
 from stratalog.memory.caller import Caller
-from stratalog.memory.contract import Change, RecordStore, Scope, Status, Where
+from stratalog.memory.checkpoints import FILE as THREADS
+from stratalog.memory.contract import PRODUCTION, Change, RecordStore, Scope, Status, Where
+from stratalog.memory.items import FILE as ITEMS
 from stratalog.memory.jobs import Jobs
 from stratalog.memory.lanes import NATIVE
 from stratalog.memory.service import Purging
@@ -54,7 +58,7 @@ def parts_of(memory: Stratalog, records: Records, purging: Purging, who: Caller)
     records, by which it is found.
     """
     lanes = [_Lane(lane, store, who.actor) for lane, store in purging.stores.items()]
-    parts: list[Part] = [_Logs(memory), _Jobs(records), _Profiles(memory), *lanes]
+    parts: list[Part] = [_Logs(memory), _Jobs(records), _Graphs(memory), _Profiles(memory), *lanes]
     parts += [_Quarantine(memory), _List(memory), _Index(memory), _Vectors(memory)]
     if purging.where.whole == "tenant":
         own = [store for lane, store in purging.stores.items() if lane == NATIVE]
@@ -133,6 +137,34 @@ class _Jobs:
     def destroy(self, plan: Plan) -> None:
         for whose in _whose(plan):
             self._jobs.purge(**whose)
+
+
+class _Graphs:
+    """What graphs keep: threads of a user's alone, or that a session follows, and items below a user's name.
+    They are of production, whatever their sessions are."""
+
+    name = "graphs"
+
+    def __init__(self, memory: Stratalog) -> None:
+        self._memory = memory
+
+    def look(self, plan: Plan) -> dict[str, int]:
+        return self._each(plan, dry_run=True)
+
+    def destroy(self, plan: Plan) -> None:
+        self._each(plan, dry_run=False)
+
+    def _each(self, plan: Plan, *, dry_run: bool) -> dict[str, int]:
+        here = plan.where.environment == PRODUCTION
+        whole = plan.where.whole == "tenant" or (here and bool(plan.where.whole))
+        users = [each.id for each in plan.where.scopes if each.kind == "user" and here]
+        directory = tenant_path(self._memory.data, self._memory.tenant)
+        none, no_items = (not (directory / each).exists() for each in (THREADS, ITEMS))  # and none is made
+        with closing(checkpoints_of(self._memory)) as threads, closing(items_of(self._memory)) as items:
+            return {
+                **threads.purge(users=users, sessions=plan.sessions, whole=whole, dry_run=dry_run or none),
+                **items.purge(users=users, whole=whole, dry_run=dry_run or no_items),
+            }
 
 
 class _Profiles:
