@@ -13,7 +13,7 @@ VENV_PACKAGE = [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ] && echo 'instal
 STAMP := .venv/installed-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long crash check format docs bench clean strace chromium
+.PHONY: help setup demo test long crash check format docs bench clean strace chromium inspector
 
 help:
 	@echo 'make demo    import a transcript, list, search, show its context'
@@ -43,10 +43,10 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/stratalog demo
 
-test: $(STAMP) strace chromium
+test: $(STAMP) strace chromium inspector
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
 
-long: $(STAMP) strace chromium
+long: $(STAMP) strace chromium inspector
 	STRATALOG_LONG=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
 
 crash: $(STAMP) strace
@@ -75,6 +75,16 @@ strace:
 
 chromium:
 	@$(call installed,chromium,chromium fonts-noto-cjk,the console is not tested in a browser)
+
+# The MCP inspector is another client than the SDK's; its tests are skipped without it.
+INSPECTOR := .venv/inspector
+inspector: $(STAMP)
+	@if [ -x $(INSPECTOR)/node_modules/.bin/mcp-inspector-cli ]; then :; \
+	elif command -v npm >/dev/null 2>&1; then \
+	    echo 'installing the MCP inspector'; \
+	    npm install --silent --no-audit --no-fund --prefix $(INSPECTOR) @modelcontextprotocol/inspector-cli@0.16.8 \
+	        >/dev/null 2>&1 || echo 'the MCP inspector could not be installed: its tests are skipped'; \
+	else echo 'npm is missing: the MCP inspector is not tested'; fi
 
 # A command, Debian's packages that have it, and what it is without it.
 define installed
