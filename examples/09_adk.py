@@ -68,7 +68,7 @@ async def say(memory: Stratalog, text: str) -> str:
 
 async def first(memory: Stratalog) -> None:
     print("tea or coffee?", await say(memory, "I drink tea, never coffee."))
-    other = await StratalogSessionService(memory).create_session(**ANA, session_id="table 9")
+    other = await StratalogSessionService(memory).create_session(**ANA)
     print("user state in another session:", other.state["user:drink"])
 
 

@@ -75,6 +75,10 @@ class InvalidConfig(InvalidInput):
     pass
 
 
+class NoModel(InvalidConfig):
+    pass
+
+
 class ImportFailed(InvalidInput):
     pass
 

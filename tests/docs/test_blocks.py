@@ -1,17 +1,21 @@
-"""Every Python and console block of README.md and docs/*.md runs."""
+"""Every Python and console block of README.md and docs/*.md runs; of the others, what can be read is."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from docs.blocks import Block, blocks, pages, run, shim
+from stratalog.config import load_settings
 from stratalog.demo import transcript_path
 from stratalog.surfaces.cli.app import app
 
@@ -31,6 +35,21 @@ PYTHON = [
 ]
 CONSOLE = [
     pytest.param(page, id=page.name) for page in pages() if any(b.language == "console" for b in blocks(page))
+]
+
+SHELL = [
+    pytest.param(line, id=f"{page.name}:{block.line}:{number}")
+    for page in pages()
+    for block in blocks(page)
+    if block.language == "sh"
+    for number, line in enumerate(block.text.splitlines())
+    if line.startswith("stratalog ")
+]
+SETTINGS = [
+    pytest.param(block, id=f"{page.name}:{block.line}")
+    for page in pages()
+    for block in blocks(page)
+    if block.language in ("toml", "json")
 ]
 
 
@@ -74,6 +93,30 @@ def test_the_console_blocks_of_a_page_run(
             code, told = result.exit_code, result.stderr
         assert code == 0, f"{line}\n{told}"
         assert "Traceback" not in told, f"{line}\n{told}"
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_a_command_that_is_not_run_is_one_that_there_is(line: str) -> None:
+    """A `stratalog` line of a `sh` block, which needs a key, a port or an id, has the names of a command and
+    of its options, and values that these take."""
+    words = shlex.split(line, comments=True)[1:]
+    words = list(itertools.takewhile(lambda word: word not in (">", ">>", "|"), words))
+    command = typer.main.get_command(app)
+    context = command.make_context("stratalog", words)
+    while isinstance(command, typer.core.TyperGroup):
+        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        command, context = found, found.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize("block", SETTINGS)
+def test_settings_are_read(block: Block, tmp_path: Path) -> None:
+    """A block of settings is as the program takes it; those of other programs are well formed."""
+    if block.language == "json":
+        assert json.loads(block.text)
+    elif "mcp_servers" not in tomllib.loads(block.text):
+        (tmp_path / "stratalog.toml").write_text(block.text)
+        load_settings(tmp_path)
 
 
 def test_there_are_blocks_to_run() -> None:

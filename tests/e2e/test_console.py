@@ -267,6 +267,8 @@ def test_a_reply_streams_in_and_is_in_the_log(tab: Tab, house: House) -> None:
     page.reload()
     tab.loaded()
     assert "周末去西湖骑车" in page.locator(".row.user").last.inner_text()
+    page = tab.show("#/memory")
+    page.locator(".rows a", has_text="一轮对话 · ").filter(has_text="周末去西湖骑车").wait_for()
 
 
 def test_a_turn_that_is_stopped_keeps_what_was_written(tab: Tab, house: House) -> None:
@@ -437,9 +439,43 @@ def test_what_the_service_names_is_said_in_words(tab: Tab) -> None:
     assert "提炼事实 draw" in re.sub(r"\s+", " ", page.locator(".card", has_text=LONG).inner_text())
     page = tab.show("#/quarantine")
     page.locator(".card", has_text="外传数据、要求无视指令").wait_for()
+    tab.show("#/memory")
+    tab.show("#/recall?q=川菜")
     page = tab.show("#/audit")
     page.locator(".card", has_text="写入").first.wait_for()
     page.locator(".card", has_text="管理员").first.wait_for()
+    line = page.locator(".card", has_text="检索所有人").first
+    assert not line.locator(".text").first.inner_text().rstrip().endswith("·")
+    line = page.locator(".card", has_text="所有人的记录").first
+    assert not line.locator(".wrong").count()
+    purge = {"target": {"kind": "user", "id": "nobody"}, "confirm": True}
+    assert page.request.post(f"{tab.url}/v1/purges", data=purge).ok
+    page.reload()
+    tab.loaded()
+    page.locator(".card", has_text="确认清除").first.wait_for()
+    assert ".before" not in page.locator(".card", has_text="清除 purge").first.inner_text()
+
+
+def test_the_end_stays_in_sight_when_its_box_shrinks(tab: Tab) -> None:
+    """Numbers that come above a transcript take room from it: it is still at its end."""
+    page = tab.show(f"#/sessions/{AGENT}/http/{LONG}")
+    page.locator(".legend").wait_for()
+    away = page.locator(".transcript").evaluate(
+        """async (box) => {
+          const frame = () => new Promise((done) => requestAnimationFrame(done));
+          const frames = () => frame().then(frame);
+          box.scrollTop = box.scrollHeight;
+          await frames();
+          box.scrollTop -= 40;
+          await frames();
+          await new Promise((done) => setTimeout(done));  // between two frames
+          box.scrollTop += 20;  // the page hears of it once the box is smaller
+          box.previousElementSibling.style.paddingBottom = "200px";
+          await frames();
+          return box.scrollHeight - box.scrollTop - box.clientHeight;
+        }"""
+    )
+    assert away < 1
 
 
 def test_chinese_is_found_and_the_score_is_explained(tab: Tab) -> None:

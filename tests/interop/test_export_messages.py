@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from interop.samples import read
 from interop.test_native import ENTRIES
+from stratalog.context.view import withdrawal
 from stratalog.errors import InvalidInput
 from stratalog.interop.detect import detect
 from stratalog.interop.export_formats import EXPORTS, exported
@@ -138,6 +139,25 @@ def test_a_log_that_begins_with_a_summary(format: str) -> None:
     assert "Ana likes tea." not in str(
         export(format, *numbered(User(content="hi"), Compaction(summary="Ana likes tea.")))
     )
+
+
+@pytest.mark.parametrize("format", MESSAGES)
+def test_what_was_withdrawn_is_not_sent(format: str) -> None:
+    """Words, the system's too, and calls that a later note takes out of what a model sees are not messages,
+    also when a compaction stands between; what was said beside them is."""
+    said = numbered(
+        System(content="gone rule"),
+        User(content="gone words"),
+        ToolCall(call_id="1", name="look", args={"at": "gone"}),
+        ToolResult(call_id="1", content="gone sight"),
+        Assistant(content="a reply that stays"),
+        Compaction(summary="told"),
+    )
+    note = msgspec.structs.replace(withdrawal(said[:4]), seq=7, id="7", ts=7)
+    made = str(export(format, *said, note, User(content="and on")))
+    assert "gone" not in made
+    assert "a reply that stays" in made
+    assert "and on" in made
 
 
 @pytest.mark.parametrize("format", MESSAGES)

@@ -242,8 +242,40 @@ def test_a_listing(memory: Stratalog, folder: Path) -> None:
     os.mkfifo(folder / "pipe.jsonl")
     (folder / "own").mkdir()
     (folder / "own" / "log.jsonl").write_text("x")
-    found = listing([folder], folder / "own").files
-    assert sorted(Path(path).name for path in found) == ["a.jsonl", "b.JSON", "c.json"]
+    (folder / "circle.jsonl").symlink_to("circle.jsonl")
+    (folder / "nowhere.jsonl").symlink_to("not there")
+    by_link = folder.parent / "link"
+    by_link.symlink_to(folder)
+    for named in (folder, by_link):
+        found = listing([named], folder / "own")
+        assert sorted(Path(path).name for path in found.files) == ["a.jsonl", "b.JSON", "c.json"]
+        assert found.unlisted == {str(named / "circle.jsonl"): "Too many levels of symbolic links"}
+
+
+def test_a_name_that_is_no_text(memory: Stratalog, folder: Path) -> None:
+    """It is imported like any other, and read again by the next that follows, which adds nothing."""
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.jsonl")).write_text(line(0, session="odd"))
+    (folder / "a.jsonl").write_text(line(0))
+    with Following(memory, [folder]) as first:
+        assert len(list(first.look())) == 2
+    assert words(memory, "odd") == ["words 0"]
+    with Following(memory, [folder]) as second:
+        assert [Path(path).name for path in second._known] == ["a.jsonl"]
+        assert list(second.look()) == []
+
+
+def test_a_look_is_ended_between_two_files(memory: Stratalog, folder: Path) -> None:
+    """Also where nothing is new in them, as after the note of what was read is lost; the rest comes later."""
+    for name in "abc":
+        (folder / f"{name}.jsonl").write_text(line(0, session=name))
+    with Following(memory, [folder]) as first:
+        assert len(list(first.look())) == 3
+    (memory.data / "local" / "watch.json").unlink()
+    with Following(memory, [folder]) as second:
+        assert list(second.look(ended=lambda: True)) == []
+        assert len(second._known) == 1
+        assert list(second.look()) == []
+        assert len(second._known) == 3
 
 
 # --- the ends of turns ---

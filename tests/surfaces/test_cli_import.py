@@ -55,3 +55,18 @@ def test_a_folder_without_any(tmp_path: Path) -> None:
     (tmp_path / "home" / "README.md").write_text("# Nothing")
     result = CliRunner().invoke(app, ["import", str(tmp_path / "home"), "--data", str(tmp_path / "data")])
     assert "no file that may be a transcript is there" in result.output
+
+
+def test_a_path_that_is_not_there_keeps_nothing_from_coming_in(tmp_path: Path) -> None:
+    """What is there is imported, what is not is told, and the command has failed; where nothing is there,
+    nothing is done."""
+    home = _folder(tmp_path / "home")
+    words = ["import", str(tmp_path / "nowhere"), str(home), "--json", "--data", str(tmp_path / "data")]
+    result = CliRunner().invoke(app, words)
+    told = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert told["added"] > 0
+    assert [one["path"] for one in told["files"] if one["error"]] == [str(tmp_path / "nowhere")]
+    alone = ["import", str(tmp_path / "nowhere"), "--data", str(tmp_path / "d")]
+    assert CliRunner().invoke(app, alone).exit_code == 2
+    assert not (tmp_path / "d").exists()

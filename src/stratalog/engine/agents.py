@@ -18,7 +18,7 @@ from stratalog.engine.notes import Blocks
 from stratalog.engine.seeing import Room
 from stratalog.engine.session import Session
 from stratalog.engine.tools import AgentTool, Run
-from stratalog.errors import InvalidConfig, InvalidInput
+from stratalog.errors import InvalidInput, NoModel
 from stratalog.models.configured import Configured, model_from
 from stratalog.types import Content, ToolResult
 
@@ -110,10 +110,10 @@ def agent_of(settings: Settings, **what: Any) -> Agent:
     """The agent whose model, summariser and words of the system the settings name; `what` are further fields
     of `Agent`, and a `system` that is not empty is said instead.
 
-    Raises `InvalidConfig` when they name none, or one that cannot be had.
+    Raises `NoModel` when they name none, and `InvalidConfig` for one that cannot be had.
     """
     if not settings.model:
-        raise InvalidConfig(
+        raise NoModel(
             "no model is configured", hint="set `model` in stratalog.toml, such as openai:gpt-5, or name one"
         )
     model = configured(settings.model, settings)

@@ -74,9 +74,11 @@ class AsyncStratalog:
         self._lines: WeakValueDictionary[SessionKey, _Line] = WeakValueDictionary()
 
     @classmethod
-    def open(cls, data: Path | str | None = None, *, tenant: str = "local") -> Self:
+    def open(
+        cls, data: Path | str | None = None, *, tenant: str = "local", settings: Settings | None = None
+    ) -> Self:
         """The same as calling the class."""
-        return cls(data, tenant=tenant)
+        return cls(data, tenant=tenant, settings=settings)
 
     def as_tenant(self, tenant: str) -> Self:
         """The same for another tenant, as `Stratalog.as_tenant`, with the same threads."""

@@ -254,9 +254,11 @@ class Stratalog:
         self._shared = _Shared(root, settings or load_settings(root), None, clock)
 
     @classmethod
-    def open(cls, data: Path | str | None = None, *, tenant: str = "local") -> Self:
+    def open(
+        cls, data: Path | str | None = None, *, tenant: str = "local", settings: Settings | None = None
+    ) -> Self:
         """The same as calling the class."""
-        return cls(data, tenant=tenant)
+        return cls(data, tenant=tenant, settings=settings)
 
     def as_tenant(self, tenant: str) -> Stratalog:
         """The same data directory for another tenant; closing either closes both."""

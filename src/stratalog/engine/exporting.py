@@ -2,7 +2,8 @@
 
 What a compaction folds is there in its own words, so its summary is left out; only one that the log begins
 with stands for what another log holds. All else is as a model would be sent it: the turns one after another,
-each call with its result, and what a provider has no place for left out or told in words, as its shape says.
+without what was withdrawn, each call with its result, and what a provider has no place for left out or told
+in words, as its shape says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from stratalog.context.shapes.contract import Prompt
 from stratalog.context.shapes.table import SHAPES
-from stratalog.context.view import view
+from stratalog.context.view import view, withdrawn_by
 from stratalog.models.contract import Shape
 from stratalog.types import (
     AnyEntry,
@@ -38,7 +39,7 @@ def whole_prompt(entries: Iterable[AnyEntry]) -> Prompt:
     for entry in entries:
         if isinstance(entry, Compaction):
             summary = summary if said else entry.summary
-        elif isinstance(entry, _SAID):
+        elif isinstance(entry, _SAID) or withdrawn_by(entry):
             said.append(entry)
     seen = view(said)
     return Prompt(

@@ -18,6 +18,7 @@ from stratalog.engine.compaction import summariser_of
 from stratalog.engine.core import Stratalog
 from stratalog.engine.leaving import reason
 from stratalog.engine.outcomes import outcome_of
+from stratalog.engine.reading import standing
 from stratalog.engine.session import Session
 from stratalog.errors import NotFound, words_of
 from stratalog.ids import now_ms
@@ -104,7 +105,7 @@ def _said(session: Session) -> tuple[str, str]:
     """The first messages of the session as a model is shown them, and a title of the first words."""
     lines: list[str] = []
     first = ""
-    for entry in session.entries(blobs=False):
+    for entry in standing(session.entries(blobs=False)):
         if not isinstance(entry, User | Assistant) or is_injected(entry) or not entry.text.strip():
             continue
         if isinstance(entry, User):

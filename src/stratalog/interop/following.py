@@ -20,7 +20,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -70,7 +69,7 @@ class Plan(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files below the folders with their stamps, and the folders that could not be listed, with why."""
+    """The files below the folders with their stamps, and what could not be looked at, with why."""
 
     files: dict[str, Stamp]
     unlisted: dict[str, str]
@@ -101,31 +100,38 @@ def plan(files: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> 
 
 def listing(folders: Iterable[Path], outside: Path) -> Listing:
     """The `.jsonl` and `.json` files anywhere below the folders, without following links to folders, and
-    those that are named themselves; nothing of the directory `outside`."""
+    those that are named themselves; nothing of the directory `outside`, which is given without links. A link
+    to a file that cannot be followed is among what could not be listed."""
     found: dict[str, Stamp] = {}
     unlisted: dict[str, str] = {}
     left = [str(folder) for folder in folders]
-    own = str(outside)
+    # A folder may be named by a link that leads above the directory.
+    own = {os.path.join(each, os.path.relpath(outside, os.path.realpath(each))) for each in left}
     while left:
         folder = left.pop()
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        if entry.path != own:
+                        if entry.path not in own:
                             left.append(entry.path)
                     elif entry.name.lower().endswith(_SUFFIXES):
-                        with suppress(FileNotFoundError):  # it was there a moment ago
-                            _stamp(entry.path, entry.stat(), found)
+                        _stamp(entry.path, found, unlisted)
         except NotADirectoryError:
-            with suppress(FileNotFoundError):
-                _stamp(folder, os.stat(folder), found)
+            _stamp(folder, found, unlisted)
         except OSError as error:
             unlisted[folder] = error.strerror or str(error)
     return Listing(found, unlisted)
 
 
-def _stamp(path: str, facts: os.stat_result, found: dict[str, Stamp]) -> None:
+def _stamp(path: str, found: dict[str, Stamp], unlisted: dict[str, str]) -> None:
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        return  # it was there a moment ago
+    except OSError as error:
+        unlisted[path] = error.strerror or str(error)
+        return
     if stat.S_ISREG(facts.st_mode):
         found[path] = Stamp(facts.st_ino, facts.st_size, facts.st_ctime_ns)
 
@@ -179,9 +185,12 @@ class Following:
                 os.close(self._lock)
                 self._lock = -1
 
-    def look(self, *, settled: bool = False) -> Iterator[FileImport]:
+    def look(
+        self, *, settled: bool = False, ended: Callable[[], bool] = lambda: False
+    ) -> Iterator[FileImport]:
         """Imports what has changed since the last look; gives each file that was read and added something,
-        and each failure that lasts. `settled` says that no other look follows: then every failure does."""
+        and each failure that lasts. `settled` says that no other look follows: then every failure does.
+        After each file it is asked whether all is `ended`; then the others are left for the next."""
         began = time.thread_time()
         files, self.unlisted = listing(self._folders, self._data)
         todo = plan(files, self._known, self._clock())
@@ -204,6 +213,8 @@ class Following:
                 yield result
             if self._clock() - self._saved_at >= _SAVED:
                 self._save()
+            if ended():
+                break
         if added:
             self._memory.bring_up_to_date()
         if self._dirty and self._clock() - self._saved_at >= _SAVED:
@@ -240,7 +251,12 @@ class Following:
     def _save(self) -> None:
         """Notes what was read. What was refused is not noted, and read again by the next that follows."""
         if self._dirty:
-            files = {path: each.stamp for path, each in self._known.items() if not each.due}
+            files = {
+                path: each.stamp
+                for path, each in self._known.items()
+                # A name that is no UTF-8 has no place in JSON: its file is read again by the next.
+                if not each.due and _is_text(path)
+            }
             try:
                 replace_file(self._path, msgspec.json.encode(_Saved(_VERSION, files)), durable=False)
             except OSError as error:
@@ -262,6 +278,10 @@ class Following:
             tenant=self._memory.tenant,
             hint="end it, or give it all the folders",
         )
+
+
+def _is_text(path: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in path)
 
 
 def _nothing_yet(result: FileImport) -> bool:

@@ -41,7 +41,6 @@ METADATA = "metadata"
 REMEMBERED = "remembered"
 BLOCKS = "memory_blocks"
 WITHDRAWN = "withdrawn"
-WITHDRAWN = "withdrawn"
 UNTITLED = "New session"
 _RANK = {"": 0, "first": 1, "auto": 2, "import": 2, "model": 2, "user": 3}
 

@@ -127,3 +127,17 @@ def test_all_that_is_said_is_said_in_chinese() -> None:
     for english, chinese in known.items():
         values = set(re.findall(r"\{(\w+)\}", english))
         assert set(re.findall(r"\{(\w+)\}", chinese)) == values, english
+
+
+def test_every_call_in_the_audit_has_its_words() -> None:
+    """What the service writes lines of by itself, and the records' service, is said in both languages."""
+    zh, _, en = (STATIC / "words.js").read_text().partition("export const en")
+    http = Path(str(files("stratalog.surfaces.http")))
+    routes = "".join(each.read_text() for each in http.glob("routes_*.py"))
+    calls = set(re.findall(r'changing\(\s*desk, (?:page, )?"(\w+)"', routes))
+    assert len(calls) > 12
+    calls |= {"release", "reject", "remember", "recall", "get", "list", "history", "purge"}
+    calls |= {"forget", "forget_source", "export", "import"}
+    for call in calls:
+        assert f'"call {call}": ' in zh, call
+        assert f'"call {call}": ' in en, call

@@ -187,6 +187,11 @@ def test_only_this_machine_is_let_in_without_a_token(data: Path) -> None:
     with running(data, dev=True) as made:
         assert made.client().get("/v1/agents/a/sessions").status_code == 200
         assert made.client("strata_0_0").get("/v1/agents/a/sessions").status_code == 401
+        assert (
+            made.client("whatever").get("/v1/agents/a/sessions").status_code == 200
+        )  # clients that must send one
+        basic = {"authorization": "Basic eDp5"}
+        assert made.client().get("/v1/agents/a/sessions", headers=basic).status_code == 401
     for host in ("0.0.0.0", "::", "192.0.2.1", "a.example"):
         with pytest.raises(InvalidConfig):
             http_settings(dev=True, host=host)

@@ -68,6 +68,9 @@ def test_a_developer_needs_no_token(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with process(data, 0, "--dev") as service:
         assert httpx.get(f"{service.url}/ready").json() == {"status": "ready"}
+        said = httpx.post(f"{service.url}/v1/agents/a/sessions/c/messages", json={"content": "Hello."})
+        assert (said.status_code, said.json()["title"]) == (500, "No model is configured")
+        assert said.json()["hint"].startswith("set `model` in stratalog.toml")
         listed = httpx.get(f"{service.url}/v1/agents/a/sessions")
         assert listed.json()["sessions"] == []
         answer = httpx.get(f"{service.url}/v1/agents/a/sessions", headers={"origin": "https://evil.example"})
@@ -75,3 +78,20 @@ def test_a_developer_needs_no_token(tmp_path: Path) -> None:
         service.signal(signal.SIGINT)
         assert service.wait() == 0
         assert "no token is asked for" in service.told
+        assert "no model answers: set `model`" in service.told
+
+
+@pytest.mark.crash
+def test_spans_go_where_opentelemetrys_variables_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The service sends them by itself, what is left when it ends."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "memory-of-mine")
+    with process(tmp_path / "data", 0, "--dev") as service:
+        assert httpx.get(f"{service.url}/v1/me").status_code == 200
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+    told = capfd.readouterr().out
+    assert '"name": "GET /v1/me"' in told
+    assert '"service.name": "memory-of-mine"' in told

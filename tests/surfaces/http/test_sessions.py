@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from stratalog import Stratalog
-from surfaces.http.conftest import Running
+from surfaces.http.conftest import Running, running
 
 PATH = "/v1/agents/helper/sessions"
 
@@ -220,6 +221,15 @@ def test_a_fork_has_the_history_up_to_an_entry(service: Running) -> None:
     assert service.of("user", user="ben").get(f"{PATH}/d").status_code == 404
     assert client.post(f"{PATH}/c/fork", json={"chat": "d"}).status_code == 409
     assert client.post(f"{PATH}/c/fork", json={"chat": "e", "at": "nonesuch"}).status_code == 404
+
+
+def test_the_context_is_shown_where_no_model_is_configured(tmp_path: Path) -> None:
+    """What was imported can be looked at, within the budget of the settings."""
+    with running(tmp_path / "data") as service:
+        client = service.of("user", user="ana")
+        assert client.post("/v1/agents/a/sessions", json={"chat": "c"}).status_code == 201
+        shown = client.get("/v1/agents/a/sessions/c/context").json()
+        assert (shown["budget"], shown["degraded"]) == (8_000, False)
 
 
 def test_the_context_is_shown_with_its_budget(service: Running) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -12,14 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from stratalog.surfaces.http.app import create_app
 from stratalog.surfaces.http.running import Server
 from stratalog.surfaces.http.settings import http_settings
-from stratalog.surfaces.http.tracing import tracing
+from stratalog.surfaces.http.tracing import exporter_of, exporting, tracing
 from surfaces.http.conftest import Running, running
 
 
 def _samples(service: Running) -> dict[tuple[str, ...], float]:
     """What is counted, by its name and its labels' values."""
     text = service.of("metrics").get("/metrics")
-    assert text.headers["content-type"].startswith("text/plain")
+    assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text.text)
@@ -85,6 +86,34 @@ def test_spans_are_made_where_opentelemetry_is(data: Path) -> None:
     assert turn.attributes is not None
     assert turn.attributes["stratalog.status"] == "answered"
     assert turn.attributes["stratalog.turn"] == answer.json()["turn"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, ""),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a.example"}, ""),
+        ({"OTEL_TRACES_EXPORTER": "console", "OTEL_SDK_DISABLED": "true"}, ""),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "console"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a.example"}, "otlp"),
+        (
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            "otlp_proto_http",
+        ),
+    ],
+)
+def test_opentelemetrys_variables_choose_the_exporter(variables: dict[str, str], name: str) -> None:
+    """As its own documentation says: none unless one is asked for, and that of the protocol."""
+    assert exporter_of(variables) == name
+
+
+def test_an_exporter_that_is_not_installed_keeps_nothing_from_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says that no spans are sent."""
+    assert exporting({"OTEL_TRACES_EXPORTER": "nonesuch"}) is None
+    assert "nonesuch" in caplog.text
+    assert exporting({}) is None
 
 
 def test_an_application_may_be_served_by_another_server() -> None:

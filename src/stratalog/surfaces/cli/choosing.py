@@ -17,7 +17,7 @@ from stratalog.engine.compaction import (
     summariser_of,
 )
 from stratalog.engine.seeing import Room, room_of
-from stratalog.errors import InvalidConfig
+from stratalog.errors import NoModel
 
 NO_MODEL = "extractive"
 _HOW = (
@@ -44,7 +44,7 @@ def chosen(settings: Settings, model: str, base_url: str) -> Settings:
     """
     spec = model or settings.model
     if not spec:
-        raise InvalidConfig("no model is configured", hint=_HOW)
+        raise NoModel("no model is configured", hint=_HOW)
     same = not settings.model or _provider(spec) == _provider(settings.model)
     url = base_url or (settings.base_url if same else "")
     theirs = same and url == settings.base_url

@@ -76,9 +76,11 @@ def run_import(
     agent: str | None = None,
     verbose: bool = False,
 ) -> list[FileImport]:
-    """Imports the files at `paths`, brings the index up to date, and prints what came of it."""
-    files = find_transcripts(paths)
-    results: list[FileImport] = []
+    """Imports the files at `paths`, brings the index up to date, and prints what came of it. A path that is
+    not there is an error of its own, unless none is."""
+    there = [path for path in paths if path.exists()]
+    files = find_transcripts(there or paths)
+    results = [FileImport(path, error=_nothing_at(path)) for path in paths if path not in there]
     sizes = {path: path.stat().st_size for path in files}
     whole = sum(sizes.values())
     with state.output.progress(f"importing {len(files)} file{'s' * (len(files) != 1)}") as told:
@@ -100,6 +102,10 @@ def run_import(
         memory.bring_up_to_date(told)
     _print(state, memory, results, verbose)
     return results
+
+
+def _nothing_at(path: Path) -> ImportFailed:
+    return ImportFailed("there is no such file or folder", path=path, hint="check the path")
 
 
 def import_value(results: Sequence[FileImport]) -> dict[str, Any]:

@@ -51,11 +51,9 @@ def watch_command(
             out.tell(f"following {listed}; Ctrl-C ends it")
         unlisted: Mapping[str, str] = {}
         while True:
-            for result in following.look(settled=once):
+            for result in following.look(settled=once, ended=lambda: ended(0)):
                 _tell(state, result)
                 failed |= result.error is not None
-                if ended(0):
-                    break
             for folder, why in following.unlisted.items():
                 if folder not in unlisted:
                     out.tell(f"{folder}: {why}" + ("" if once else "; it is looked for again"))

@@ -53,6 +53,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # The first that an error is one of counts.
 STATUSES: Final[tuple[tuple[type[StratalogError], int, str], ...]] = (
+    (errors.NoModel, 500, "No model is configured"),
     (errors.InvalidConfig, 500, "The service is not set up for this"),
     (errors.Ambiguous, 409, "That could be several"),
     (errors.WorkingMemoryFull, 413, "That is more than fits"),
@@ -95,7 +96,8 @@ def problem_of(error: StratalogError, request: str = "") -> Problem:
     status, title = status_of(type(error))
     name = type(error).__name__
     if status >= 500:
-        return Problem(status=status, title=title, error=name, request=request)
+        hint = error.hint if isinstance(error, errors.NoModel) else ""
+        return Problem(status=status, title=title, hint=hint, error=name, request=request)
     where = {key: _fact(value) for key, value in error.where.items() if key not in _HIDDEN}
     return Problem(
         status=status,

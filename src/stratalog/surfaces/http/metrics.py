@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from stratalog.engine.serving_streams import Done, Failed
 from stratalog.engine.serving_turns import Ended
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
+CONTENT_TYPE: Final = "text/plain; version=0.0.4"  # Litestar adds the charset; twice, Prometheus refuses it
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 

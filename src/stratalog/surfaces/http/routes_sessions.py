@@ -17,7 +17,7 @@ from stratalog.engine.compaction import Nothing
 from stratalog.engine.serving import compacted
 from stratalog.engine.serving_sessions import begun, deleted, entries_page
 from stratalog.engine.serving_words import auto_title, welcome
-from stratalog.errors import AccessDenied, InvalidInput
+from stratalog.errors import AccessDenied, InvalidInput, NoModel
 from stratalog.ids import new_ulid
 from stratalog.interop.export import to_jsonl
 from stratalog.interop.export_formats import EXPORTS, exported
@@ -253,7 +253,11 @@ async def get_context(
     budget: Annotated[int | None, QueryParameter(ge=1, le=100_000_000)] = None,
 ) -> ContextView:
     session = await desk.session(agent, chat, channel)
-    return await desk.run(_context, session.sync, await desk.tenancy.agent(agent), budget)
+    try:
+        who = await desk.tenancy.agent(agent)
+    except NoModel:  # and what is logged can be looked at all the same
+        who = None
+    return await desk.run(_context, session.sync, who, budget)
 
 
 @post(
@@ -390,14 +394,17 @@ def _check_metadata(desk: Desk, metadata: dict[str, Any]) -> None:
         raise InvalidInput("whose a session is follows from who asks", hint="leave out `users`")
 
 
-def _context(session: Session, agent: Agent, budget: int | None) -> ContextView:
-    made = session.context(
-        budget,
-        system=agent.system or None,
-        model=agent.model.name,
-        tools=offered(agent),
-        memory=agent.memory,
-    )
+def _context(session: Session, agent: Agent | None, budget: int | None) -> ContextView:
+    if agent is None:
+        made = session.context(budget)
+    else:
+        made = session.context(
+            budget,
+            system=agent.system or None,
+            model=agent.model.name,
+            tools=offered(agent),
+            memory=agent.memory,
+        )
     return ContextView(
         tokens=made.tokens,
         budget=made.budget,

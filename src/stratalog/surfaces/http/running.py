@@ -25,11 +25,12 @@ import uvicorn
 from litestar import Litestar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stratalog.config import load_settings
+from stratalog.config import FILE, load_settings
 from stratalog.errors import StorageFailed
 from stratalog.surfaces.http.app import create_app
 from stratalog.surfaces.http.service import Service
 from stratalog.surfaces.http.settings import HttpSettings
+from stratalog.surfaces.http.tracing import exporting, tracing
 
 _PATIENCE: Final = 15.0  # seconds beyond the grace, in which turns are let go and streams are ended
 _KEEP_ALIVE: Final = 30
@@ -149,17 +150,20 @@ def listening(settings: HttpSettings) -> socket.socket:
 
 def serve(data: Path, settings: HttpSettings, told: Callable[[str], None]) -> None:
     """Serves the data directory until it is told to end."""
-    load_settings(data)  # what is wrong in them is told before anything is opened
+    own = load_settings(data)  # what is wrong in them is told before anything is opened
     _log_to_stderr()
+    spans = tracing(exporting(os.environ))
     _share_freed_memory()
     with listening(settings) as where:
         host, port = where.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         told(f"serving {data} at http://{shown}:{port}")
         told(f"the console is at http://{shown}:{port}/console")
+        if not own.model:
+            told(f"no model answers: set `model` in {data / FILE}, such as openai:gpt-5, and start again")
         if settings.dev:
             told("no token is asked for: everybody on this machine is an admin of the tenant `local`")
-        server = Server(create_app(data, settings), settings)
+        server = Server(create_app(data, settings, traces=spans), settings)
         with _caught():
             server.run(sockets=[where])
     if not server.started:

@@ -130,7 +130,8 @@ class Desk:
 
     async def begun(self, agent: str, chat: str, channel: str = CHANNEL) -> AsyncSession:
         """The session in sight of who asks, begun where there is none of its name. Raises `NotFound` where
-        there is one that is not in its sight, and `AccessDenied` where it may not begin it."""
+        there is one that is not in its sight, `AccessDenied` where it may not begin it, and `InvalidConfig`
+        where there would be nobody to answer in it."""
         found = self.at(agent, chat, channel)
         await self.run(self._begin, found.sync)
         return found
@@ -138,6 +139,7 @@ class Desk:
     def _begin(self, session: Session) -> None:
         if not session.exists:
             self.new(session.key.agent, session.key.chat, session.key.channel)
+            self.tenancy.agent_now(session.key.agent)
             with suppress(SessionExists):  # somebody was faster, and it is seen whose it is
                 begun(session, self.asker.signature())
         self._must_see(session)

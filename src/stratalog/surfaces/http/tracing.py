@@ -5,13 +5,18 @@ Only its interface is used. Where spans go is the operator's to say, by the SDK'
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from stratalog.engine.serving_streams import Done
 from stratalog.engine.serving_turns import Ended
+
+_log = logging.getLogger(__name__)
+_OTLP = {"": "otlp", "grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}  # exporters by protocol
 
 
 class Span(Protocol):
@@ -102,3 +107,38 @@ def tracing(provider: Any = None) -> Tracing:
             span.end(end_time=now)
 
     return _Traced()
+
+
+def exporter_of(variables: Mapping[str, str]) -> str:
+    """Which exporter the variables of OpenTelemetry ask for, as its packages name it; "" for none."""
+    sent = any(variables.get(f"OTEL_EXPORTER_OTLP_{name}") for name in ("ENDPOINT", "TRACES_ENDPOINT"))
+    name = variables.get("OTEL_TRACES_EXPORTER") or ("otlp" if sent else "none")
+    if name == "none" or variables.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return ""
+    told = (variables.get(f"OTEL_EXPORTER_OTLP_{which}") for which in ("TRACES_PROTOCOL", "PROTOCOL"))
+    protocol = next(filter(None, told), "")
+    return _OTLP.get(protocol, name) if name == "otlp" else name
+
+
+def exporting(variables: Mapping[str, str]) -> Any:
+    """A provider of tracers that sends spans where these variables say; None where they say nothing, where
+    what they ask for is not installed, which the log tells, or where the process has a provider."""
+    name = exporter_of(variables)
+    if not name:
+        return None
+    try:
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError:
+        _log.warning("no spans are sent: opentelemetry-sdk is not installed, and OTEL_… asks for %s", name)
+        return None
+    if isinstance(trace.get_tracer_provider(), TracerProvider):
+        return None
+    found = tuple(entry_points(group="opentelemetry_traces_exporter", name=name))
+    if not found:
+        _log.warning("no spans are sent: no exporter %s, which OTEL_… asks for, is installed", name)
+        return None
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(found[0].load()()))
+    return provider

@@ -31,6 +31,9 @@ export const sessionHash = (key, query) => hash(["sessions", ...partsOf(key)], q
 // Whose a record is, in words.
 export const scopeOf = (scope) => `${named("scope", scope.kind)} ${scope.id.slice(scope.id.indexOf("/") + 1)}`.trim();
 
+// What a record is under; one of a turn has the turn's id, which says nothing to anybody.
+export const keyOf = (record) => (record.key.startsWith("pair ") ? t("One turn") : record.key);
+
 // A name that the service gives, in words: those of the kind `kind name` in `words.js`, else as it stands.
 export function named(kind, name) {
   const told = t(`${kind} ${name}`);

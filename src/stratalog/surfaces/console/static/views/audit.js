@@ -29,16 +29,28 @@ export function Audit() {
   <//>`;
 }
 
+// What was counted. Of what a purge counts in each store, `STORE.THING.before` and `.after`, what has changed.
+function counted(counts) {
+  return Object.entries(counts).flatMap(([name, number]) => {
+    const [store, thing, when] = name.split(".");
+    if (!when) return [`${named("count", name)} ${count(number)}`];
+    const after = counts[`${store}.${thing}.after`];
+    return when === "before" && after !== number ? [`${named("store", store)} ${named("count", thing)} ${count(number)} → ${count(after)}`] : [];
+  });
+}
+
 function Line({ line }) {
   const who = [line.user && `${t("User")} ${line.user}`, line.agent && `${t("Agent")} ${line.agent}`, ...line.roles.map((role) => named("role", role)), line.token && t("Token {id}", { id: line.token })].filter(Boolean);
+  const done = line.ending === "done";
   const told = [
-    ...line.scopes.slice(0, 4).map((scope) => scopeOf(scope)),
-    ...Object.entries(line.counts).map(([name, number]) => `${named("count", name)} ${count(number)}`),
-  ];
+    ...line.scopes.filter((scope) => scope.kind !== "session" || scope.id !== line.session).slice(0, 4).map((scope) => scopeOf(scope)),
+    ...counted(line.counts),
+    ...(done && line.reason && !line.scopes.some((scope) => scope.kind === line.reason) ? [named("why", line.reason)] : []),
+  ].map((each) => html` · ${each}`);
   return html`<li class="card line-of" data-item tabindex="-1">
-    <p class="what"><${Named} kind="call" name=${line.call} />${line.ending !== "done" && html` <${Badge} kind=${KINDS[line.ending]}>${t(ENDINGS[line.ending] || line.ending)}<//>`}</p>
-    <p class="text"><bdi>${who.join(t(", ")) || t("nobody named")}</bdi> <span class="faint">· ${told.join(" · ")}${line.session && html` · <a href=${sessionHash(line.session)}>${line.session.slice(line.session.indexOf("/") + 1)}</a>`}</span></p>
+    <p class="what"><${Named} kind="call" name=${line.call} />${!done && html` <${Badge} kind=${KINDS[line.ending]}>${t(ENDINGS[line.ending] || line.ending)}<//>`}</p>
+    <p class="text"><bdi>${who.join(t(", ")) || t("nobody named")}</bdi><span class="faint">${told}${line.session && html` · <a href=${sessionHash(line.session)}>${line.session.slice(line.session.indexOf("/") + 1)}</a>`}</span></p>
     <p class="faint"><${Time} at=${line.at} long /></p>
-    ${line.reason && html`<p class="text wrong">${line.reason}</p>`}
+    ${!done && line.reason && html`<p class="text wrong">${line.reason}</p>`}
   </li>`;
 }

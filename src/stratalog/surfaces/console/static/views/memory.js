@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { get, path, remove, seesAll } from "../api.js";
 import { count, share, t } from "../i18n.js";
-import { Badge, Button, Choice, Confirm, Empty, Facts, Failure, go, hash, html, Icon, More, scopeOf, Skeleton, Time, useLoad, usePages, named } from "../ui.js";
+import { Badge, Button, Choice, Confirm, Empty, Facts, Failure, go, hash, html, Icon, keyOf, More, scopeOf, Skeleton, Time, useLoad, usePages, named } from "../ui.js";
 
 const SHOWN = { current: {}, history: { status: ["current", "superseded", "forgotten"] }, conflicts: { conflicts: true } };
 const DEPTH = 2_000; // records among which words are looked for before more must be asked for
@@ -58,7 +58,7 @@ function RecordRow({ record, chosen, shown }) {
   const where = hash(["memory", record.id], { show: shown === "current" ? "" : shown });
   return html`<li><a data-item href=${where} aria-current=${chosen === record.id ? "page" : undefined}>
     <span class="wrap" dir="auto">${record.text}</span>
-    <span class="under"><span>${record.key} · ${scopeOf(record.scope)}</span><${Time} at=${record.updated_at} /></span>
+    <span class="under"><span>${keyOf(record)} · ${scopeOf(record.scope)}</span><${Time} at=${record.updated_at} /></span>
     ${(record.contradicted || record.status !== "current") && html`<span class="marks">${record.contradicted && html`<${Badge} kind="warn">${t("Contradicted")}<//>`}${record.status !== "current" && html`<${Badge}>${t(STATUSES[record.status])}<//>`}</span>`}
   </a></li>`;
 }
@@ -87,7 +87,7 @@ function RecordPane({ who, id, listed, shown, changed }) {
   const back = hash(["memory"], { show: shown === "current" ? "" : shown });
   return html`<section class="pane record" aria-label=${t("Record")}>
     <header class="detail-head"><a class="button quiet square back" href=${back} aria-label=${t("To the list")}><${Icon} name="back" /></a>
-      <div class="titles"><h1>${record ? record.key : t("Record")}</h1>${record && html`<p class="faint">${scopeOf(record.scope)}</p>`}</div>
+      <div class="titles"><h1>${record ? keyOf(record) : t("Record")}</h1>${record && html`<p class="faint">${scopeOf(record.scope)}</p>`}</div>
       ${record && record.status === "current" && html`<${Button} class="button danger" icon="remove" onClick=${() => setAsked(true)}>${t("Forget")}<//>`}</header>
     <${Failure} error=${found.error} again=${found.again} />
     ${!record && !found.error && html`<${Skeleton} rows=${5} />`}

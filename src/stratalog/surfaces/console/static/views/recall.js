@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { get, path, seesAll } from "../api.js";
 import { decimal, t } from "../i18n.js";
-import { Empty, Failure, Gauge, go, hash, html, Icon, scopeOf, sessionHash, Skeleton, Time, useLoad, named } from "../ui.js";
+import { Empty, Failure, Gauge, go, hash, html, Icon, keyOf, scopeOf, sessionHash, Skeleton, Time, useLoad, named } from "../ui.js";
 
 const KINDS = { record: "Records", turn: "Turns", document: "Documents" };
 const STEP = 20;
@@ -74,7 +74,7 @@ function hitOf(hit) {
   }
   if (hit.kind === "record") {
     const { record } = hit;
-    return { title: record.key, where: hash(["memory", record.id]), text: record.text, at: record.updated_at, told: scopeOf(record.scope) };
+    return { title: keyOf(record), where: hash(["memory", record.id]), text: record.text, at: record.updated_at, told: scopeOf(record.scope) };
   }
   const { passage } = hit;
   return { title: passage.document.title || passage.document.name, where: "", text: passage.snippet, at: 0, told: passage.document.collection, terms: passage.terms };

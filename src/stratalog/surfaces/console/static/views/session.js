@@ -139,6 +139,7 @@ function useJump(entries, at, unfold) {
 // Keeps the end in sight: after the first page, and whatever grows or shrinks, as long as nobody scrolled away.
 function useStayAtEnd(box, log, talk, at) {
   const stuck = useRef(!at);
+  const top = useRef(0);
   const reveal = () => {
     if (stuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   };
@@ -146,7 +147,10 @@ function useStayAtEnd(box, log, talk, at) {
     const scrolled = () => {
       if (!box.current) return;
       const { scrollHeight, scrollTop, clientHeight } = box.current;
-      stuck.current = scrollHeight - scrollTop - clientHeight < 80;
+      // An end that is further below may be new words, or a smaller box: only who goes up has scrolled away.
+      if (scrollHeight - scrollTop - clientHeight < 80) stuck.current = true;
+      else if (scrollTop < top.current) stuck.current = false;
+      top.current = scrollTop;
     };
     const resized = new ResizeObserver(reveal);
     resized.observe(box.current);

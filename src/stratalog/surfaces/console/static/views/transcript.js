@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { day, decimal, t } from "../i18n.js";
-import { Badge, Button, hash, html, Icon, plainOf, Time, Words } from "../ui.js";
+import { Badge, Button, hash, html, Icon, Named, plainOf, Time, Words } from "../ui.js";
 
 const SHOWN = new Set(["user", "assistant", "system", "tool_call", "tool_result", "compaction", "note"]);
 const ENDINGS = new Set(["aborted", "interrupted", "timed_out"]);
@@ -76,7 +76,7 @@ function Row({ row, marked, fork, newest }) {
   if (row.kind === "tool") return html`<div ...${place}><${Tool} name=${row.entry.name} args=${entry.args} result=${row.result} /></div>`;
   if (row.kind === "compaction") return html`<p ...${place}><${Icon} name="fold" /> ${entry.id === newest ? t("Here it was folded") : t("Here it was folded once before")} · <${Time} at=${entry.ts} clock /></p>`;
   if (row.kind === "ending") return html`<p ...${place}>${t(`The turn was ${entry.status}`)}${entry.detail ? `: ${entry.detail}` : ""}</p>`;
-  if (row.kind === "note") return html`<p ...${place}><${Icon} name="audit" /> ${t("Note")} <code>${entry.kind}</code> ${entry.text}</p>`;
+  if (row.kind === "note") return html`<p ...${place}><${Icon} name="audit" /> ${t("Note")} <${Named} kind="note" name=${entry.kind} /> ${entry.text}</p>`;
   return html`<article ...${place} tabindex="-1">
     <header><b>${speaker(entry)}</b>${entry.model && html`<span class="faint">${entry.model}</span>`}<${Time} at=${entry.ts} clock />
       ${fork && html`<${Button} quiet icon="fork" label=${t("Fork after this")} onClick=${() => fork(entry)} />`}</header>
