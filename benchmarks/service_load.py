@@ -1,7 +1,7 @@
 """Many sessions that stream turns of one real `stratalog serve`, all at the same time, and what became of it.
 
     python benchmarks/service_load.py [--sessions 200] [--seconds 60] [--break kill|term] [--no-memory]
-        [--turns N] [--live-bytes N]
+        [--turns N] [--live-bytes N] [--live-sessions N]
 
 Three processes on this machine: the service, a scripted model behind real HTTP, and the clients, which are
 this one. Each session is one client with a token of its own. It says a numbered message under an
@@ -16,7 +16,8 @@ turns in a second, how long a turn and its first word took, the processor's time
 and its memory and open files: every 10 s, and as slopes over the second half.
 
 What may grow is bounded: the events of turns that ended by 8 MB, and what is remembered of logs by the
-setting `live_bytes`. A short run ends before either is full; with `--live-bytes` the second is full soon.
+settings `live_bytes` and `live_sessions`. A short run ends before any of it is full; with `--live-bytes`
+and `--live-sessions` these are full soon.
 But what a turn that runs has to see is in memory in any case, and grows with each turn of its session: for
 how much all else takes, have `--turns` end them.
 """
@@ -67,7 +68,7 @@ _FILLING: Final = "The harbour ferry leaves at seven in the morning and comes ba
 class Plan(NamedTuple):
     """So many sessions for so many seconds, the service broken off so often; `memory` is on as it is by
     default, and then each user is remembered. After so many `turns` a client begins another session (0:
-    never). `live_bytes` is the setting of that name, 0 for its default."""
+    never). `live_bytes` and `live_sessions` are the settings of those names, 0 for their defaults."""
 
     sessions: int
     seconds: float
@@ -77,6 +78,7 @@ class Plan(NamedTuple):
     seed: int = 0
     turns: int = 0
     live_bytes: int = 0
+    live_sessions: int = 0
 
 
 class Said(NamedTuple):
@@ -397,7 +399,8 @@ def answer_as_model(pipe: Connection) -> None:
 def configure(data: Path, model: str, plan: Plan) -> None:
     """A data directory whose agents ask the model, and remember by words alone."""
     data.mkdir(parents=True)
-    bound = f"live_bytes = {plan.live_bytes}\n" if plan.live_bytes else ""
+    bounds = {"live_bytes": plan.live_bytes, "live_sessions": plan.live_sessions}
+    bound = "".join(f"{name} = {value}\n" for name, value in bounds.items() if value)
     kept = "enabled = true\nmodel = 'extractive'" if plan.memory else "enabled = false"
     told = f'model = "openai:gpt-5"\nbase_url = "{model}"\n{bound}[memory]\n{kept}\n'
     (data / "stratalog.toml").write_text(told)
@@ -519,6 +522,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="remember nothing")
     parser.add_argument("--turns", type=int, default=0, help="of a session, before its client begins another")
     parser.add_argument("--live-bytes", type=int, default=0, help="the setting of that name")
+    parser.add_argument("--live-sessions", type=int, default=0, help="the setting of that name")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", type=Path, default=None, help="where the data directory is made")
     plan = parser.parse_args(arguments)
