@@ -1,7 +1,8 @@
 # Needs Python >= 3.11 and make. Another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
-WORKERS ?= 2
+# More than processors: tests wait for the disk and for processes that they start.
+WORKERS ?= 3
 EXTRAS := dev,docs,all,openai-agents,langgraph,adk,pydantic-ai,llama-index
 
 BIN := .venv/bin
@@ -43,7 +44,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/stratalog demo
 
-test: $(STAMP) strace chromium inspector
+test: $(STAMP) strace chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 5
 
 long: $(STAMP) strace chromium inspector

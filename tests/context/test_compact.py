@@ -188,7 +188,7 @@ def plans(talk: Talk, policy: Policy, force: bool) -> Plan | None:
 # --- properties ---
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(talks(), policies(), st.booleans(), st.integers(0, 2))
 def test_what_is_kept_is_seen_as_before_and_the_rest_is_covered(
     talk: Talk, policy: Policy, force: bool, arrive: int
@@ -213,7 +213,7 @@ def test_what_is_kept_is_seen_as_before_and_the_rest_is_covered(
     well_formed(new, talk.log)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(talks(), policies(), st.booleans())
 def test_no_pair_is_parted(talk: Talk, policy: Policy, force: bool) -> None:
     """A call is covered when its result is, and so are all calls of its round (S19)."""
@@ -231,7 +231,7 @@ def test_no_pair_is_parted(talk: Talk, policy: Policy, force: bool) -> None:
                 assert calls[entry.call_id] == (entry.seq in covered)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(talks(), policies(), st.booleans(), st.integers(0, 100))
 def test_less_than_before_and_under_the_target(talk: Talk, policy: Policy, force: bool, fixed: int) -> None:
     """It always ends with less than before, and at the target unless what must be kept is more than that;
@@ -257,7 +257,7 @@ def test_less_than_before_and_under_the_target(talk: Talk, policy: Policy, force
     assert decided.after <= policy.target_at or kept == _kept(old.turns, policy, size, -(10**9))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(talks(), policies(), st.booleans())
 def test_a_new_process_finds_every_unfinished_turn(talk: Talk, policy: Policy, force: bool) -> None:
     """Messages that wait, and that of the running turn, are never covered; read back from the end, the log
@@ -278,7 +278,7 @@ def test_a_new_process_finds_every_unfinished_turn(talk: Talk, policy: Policy, f
     assert (view(needed).turns, view(needed).summary) == (view(talk.log).turns, view(talk.log).summary)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(talks(), policies(), st.booleans())
 def test_twice_in_a_row_is_nothing(talk: Talk, policy: Policy, force: bool) -> None:
     """With nothing said since, there is nothing to fold again (S18, S23)."""
@@ -287,7 +287,7 @@ def test_twice_in_a_row_is_nothing(talk: Talk, policy: Policy, force: bool) -> N
         assert isinstance(again, Nothing)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(histories(), st.data())
 def test_any_history_can_be_planned_and_seen(entries: list[AnyEntry], data: st.DataObject) -> None:
     """For entries of any kind in any order: a plan covers only what is seen, and the view after is well

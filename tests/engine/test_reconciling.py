@@ -114,7 +114,7 @@ def played(steps: Sequence[tuple[str, str, str]]) -> tuple[Log, list[Sent]]:
     return log, history
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(STEP, max_size=6))
 def test_a_client_that_resends_everything_doubles_nothing(steps: list[tuple[str, str, str]]) -> None:
     """However often words come again, and whatever failed: the log has each message that was answered once,
@@ -126,7 +126,7 @@ def test_a_client_that_resends_everything_doubles_nothing(steps: list[tuple[str,
     assert plan == Extend(len(history))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=6), st.data())
 def test_a_window_of_the_history_is_enough(steps: list[tuple[str, str, str]], data: st.DataObject) -> None:
     """Whatever end of its history a client sends, as long as a reply is in it, the message after it is what
@@ -141,7 +141,7 @@ def test_a_window_of_the_history_is_enough(steps: list[tuple[str, str, str]], da
     assert plan == Extend(len(window))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=6))
 def test_one_sent_again_has_its_reply(steps: list[tuple[str, str, str]]) -> None:
     """A request whose reply was lost is answered with that reply, and appends nothing; by its key too."""
@@ -153,7 +153,7 @@ def test_one_sent_again_has_its_reply(steps: list[tuple[str, str, str]]) -> None
     assert len(log.entries) == before
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(STEP, min_size=2, max_size=6), st.data())
 def test_a_history_that_was_edited_parts_where_it_was(
     steps: list[tuple[str, str, str]], data: st.DataObject
@@ -171,7 +171,7 @@ def test_a_history_that_was_edited_parts_where_it_was(
     assert len(shared) == place
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(WORDS, WORDS), max_size=5), st.lists(st.tuples(WORDS, WORDS), max_size=5))
 def test_any_log_and_any_history_come_to_an_answer(
     logged: list[tuple[str, str]], given_: list[tuple[str, str]]

@@ -227,7 +227,7 @@ FIELDS = [
 TYPES = ["message", "reasoning", "function_call", "function_call_output", "input_text", "input_image", "user"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(FIELDS),

@@ -53,10 +53,14 @@ def mem0_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mem0Lab
         lab.close()
 
 
+# A local Qdrant reads all that it has for each question.
+LONG = ("many_scopes", "pages_are_complete", "a_purge_has_no_limit")
+
+
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=pytest.mark.long) if case.__name__ == "many_scopes" else case
+        pytest.param(case, marks=pytest.mark.long) if case.__name__ in LONG else case
         for case in CASES
         if not lacking(case, Mem0Records.capabilities)
     ],

@@ -151,6 +151,7 @@ def test_hostile_tenants_in_one_collection(home: Mem0) -> None:
         assert store.find(asked).records == ()
 
 
+@pytest.mark.long
 def test_more_than_any_page(home: Mem0) -> None:
     """1,010 records, more than mem0 lists by itself (20), a client's page (100) and our own first one
     (1,000): all are listed, counted, and purged; another scope's stays."""

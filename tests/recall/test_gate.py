@@ -522,6 +522,7 @@ def test_no_gap_in_a_pattern_is_without_a_bound() -> None:
     assert len(FAMILIES) == 15
 
 
+@pytest.mark.long
 def test_a_hostile_megabyte_ends() -> None:
     """What is made to be slow is read to its end: a search that runs away would take hours."""
     code = (
@@ -686,7 +687,7 @@ MATERIALS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(MATERIALS, st.integers(0, 4), st.integers(0, 250), st.sets(st.text("abc", min_size=1, max_size=2)))
 def test_whatever_comes_the_block_holds(
     materials: list[Material], most: int, room: int, shown: set[str]

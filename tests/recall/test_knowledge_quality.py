@@ -40,6 +40,7 @@ def test_chinese_passages(tmp_path: Path) -> None:
     assert recall_at_10(tmp_path / "knowledge.sqlite3", articles) >= 0.99
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the data sets are not at {DATA}")
 def test_traditional_chinese_passages(tmp_path: Path) -> None:
     """Traditional Chinese: the same, on the first 40 articles."""

@@ -216,6 +216,7 @@ def test_a_session_that_is_let_go_is_offered_for_saving(tmp_path: Path, clock: C
     assert len(gone) == 2
 
 
+@pytest.mark.long
 def test_ten_thousand_sessions_touched_once_leave_memory_flat(manager: SessionManager, clock: Clock) -> None:
     """After their time to live, sessions that were touched once take no memory, no files and no locks."""
 

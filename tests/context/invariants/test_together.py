@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from context.invariants.soups import call, keeps_its_promises, reply, result, short, soups, user
 from stratalog.context.invariants import (
@@ -23,7 +23,6 @@ from stratalog.context.invariants import (
 
 @pytest.mark.parametrize("rules", [WITHIN, EVERYWHERE, ALL], ids=["within", "everywhere", "all"])
 @given(entries=soups(strangers=True))
-@settings(max_examples=300)
 def test_any_list(rules: Sequence[Invariant], entries: Entries) -> None:
     """Whatever the entries: mended once by all rules, none is broken, and no safe cut breaks one."""
     keeps_its_promises(

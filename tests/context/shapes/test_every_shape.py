@@ -56,7 +56,6 @@ def asked(server: ModelServer, shape: Shape, body: dict[str, Any]) -> dict[str, 
 
 
 @every_shape
-@settings(max_examples=250)
 @given(prompt=prompts())
 def test_the_rules_accept_any_prompt(shape: Shape, prompt: Prompt) -> None:
     """Whatever was logged, by whichever provider, the request keeps the rules of this one."""
@@ -70,7 +69,6 @@ def test_the_rules_accept_any_soup(shape: Shape, entries: Entries) -> None:
     assert refusal_of(shape, TABLE[shape].body(Prompt(entries=entries)), STRICT) == ""
 
 
-@settings(max_examples=250)
 @given(
     st.lists(
         st.sampled_from("qar").flatmap(lambda kind: st.tuples(st.just(kind), st.lists(searches, max_size=3))),

@@ -43,6 +43,7 @@ def inspect(data: Path, *what: str) -> dict[str, Any]:
     return dict(json.loads(shown(data, *what)))
 
 
+@pytest.mark.long
 def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
     """It lists tools, resources and prompts, calls tools, and reads what they changed."""
     tools = inspect(tmp_path, "--method", "tools/list")["tools"]
