@@ -132,6 +132,7 @@ def test_a_window_of_8k(tmp_path: Path) -> None:
     assert late - early < _MEMORY
 
 
+@pytest.mark.long
 def test_a_summariser_of_8k(tmp_path: Path) -> None:
     """A summariser with the same small window is asked for no more than fits into it."""
     held = hold(tmp_path, 8_000, 60, over=20)
@@ -158,6 +159,7 @@ def test_a_window_of_32k(tmp_path: Path) -> None:
     assert min(held.script.shares) >= 0.99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("window", "before"), [(200_000, 260), (1_000_000, 345)])
 def test_a_large_window(window: int, before: int, tmp_path: Path) -> None:
     """A long log is gone on with in a large window: requests are large, the compaction that comes is chunked
@@ -169,6 +171,7 @@ def test_a_large_window(window: int, before: int, tmp_path: Path) -> None:
     assert held.script.least[0] == held.script.least[1]
 
 
+@pytest.mark.long
 def test_the_benchmark_runs() -> None:
     """The long run of the same, with its server in another process, ends well and prints its table."""
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "long_conversation.py"

@@ -252,3 +252,22 @@ def test_first_version() -> None:
 def test_growth() -> None:
     """A rollout that has grown gives the ids of its old part again, even cut between event and item."""
     grows("codex", ROLLOUT)
+
+
+def test_a_prompt_whose_event_is_not_written_yet() -> None:
+    """Read in between, the item waits, and is not held to be put in by a program; then it is a prompt."""
+    begun = [line("session_meta", {"id": "s"}), event("task_started")]
+    first = [message("user", "What is it?"), event("user_message", message="What is it?")]
+    answer = [message("assistant", "A test."), event("agent_message", message="A test.")]
+    second = [message("user", "And now?"), event("user_message", message="And now?")]
+    between = load(*begun, *first, *answer, second[0])
+    assert [entry.text for entry in of(User, between)] == ["What is it?"]
+    assert [skip.reason for skip in between.report.skipped] == [
+        "who said it is told by what follows, which is not there yet"
+    ]
+    whole = load(*begun, *first, *answer, *second)
+    assert [(entry.text, entry.meta) for entry in of(User, whole)] == [
+        ("What is it?", None),
+        ("And now?", None),
+    ]
+    assert [entry.id for entry in of(User, between)] == [entry.id for entry in of(User, whole)][:1]

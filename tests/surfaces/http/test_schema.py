@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from surfaces.http.conftest import Running, configure, running
 
 _EVERYWHERE = {"400", "401", "403", "413", "421", "429", "500", "503"}
 _OPEN = {"/health", "/ready"}
+EXAMPLES = 12 if "STRATALOG_LONG" in os.environ else 4  # of each route, fitting and not
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _AS_OPENAI = {"application/json": {"schema": {"$ref": "#/components/schemas/OpenAIProblem"}}}
 
@@ -68,7 +70,7 @@ def test_every_route_does_what_the_document_says(operation: Any, mode: Any, aske
     of the service."""
     headers = {"authorization": f"Bearer {asked.tokens.make('acme', roles=['admin']).text}"}
 
-    @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         case.call_and_validate(base_url=asked.url, headers=headers, checks=_CHECKS, timeout=60)
