@@ -324,6 +324,7 @@ HUGE: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HUGE)
 def test_ten_megabytes(kind: str) -> None:
     """Little more is counted than the beginning of the text and what comes out of it; the limit is used."""

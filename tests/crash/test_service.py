@@ -29,7 +29,6 @@ def test_every_accepted_message_is_answered_once(tmp_path: Path, how: Break) -> 
     outcome = load(Plan(SESSIONS, 9.0, how, 1, seed=15), tmp_path)
     assert outcome.wrong == []
     assert min(map(len, outcome.said.values())) >= 1
-    assert len(outcome.turns) > SESSIONS
     if how:
         assert any(each.sent > 1 for each in outcome.turns)
 

@@ -190,6 +190,7 @@ def test_the_benchmark_runs() -> None:
 # --- the prompt's beginning ---
 
 
+@pytest.mark.long
 def test_anthropics_prompt_goes_on(tmp_path: Path) -> None:
     """For Anthropic, over 200 turns, each request's system blocks are those of the one before, and its
     messages begin with that one's, but for those after a compaction; cache marks are not counted."""

@@ -111,6 +111,7 @@ class Leaky:
 SCOPES = (Scope("user", "a"), Scope("user", "ab"), Scope("user", "ana"), Scope("session", "a/bot:cli:1"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bend", "only"),
     [

@@ -33,6 +33,7 @@ def recall_at_10(path: Path, articles: list[Any]) -> float:
     return right / len(asked)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the data sets are not at {DATA}")
 def test_chinese_passages(tmp_path: Path) -> None:
     """Simplified Chinese: nearly every question finds its passage among the first ten."""
