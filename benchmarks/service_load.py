@@ -48,8 +48,7 @@ import httpx
 from stratalog import Stratalog
 from stratalog.log.contract import Verifies
 from stratalog.surfaces.access.tokens import Tokens
-from stratalog.surfaces.http.running import listening
-from stratalog.surfaces.http.settings import http_settings
+from stratalog.surfaces.access.wire import listening
 from stratalog.testing.model_server import ModelServer
 from stratalog.testing.model_server.steps import Received
 from stratalog.testing.scripted import Reply
@@ -139,7 +138,7 @@ class Service:
     """`stratalog serve` in a process of its own, at one port for as long as this is used."""
 
     def __init__(self, data: Path, how: Break) -> None:
-        with listening(http_settings(port=0)) as free:
+        with listening("127.0.0.1", 0) as free:
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         self._told = data.parent / "service.log"

@@ -27,8 +27,9 @@ from measures.listing import sessions
 from stratalog.engine.remembering import Draft, Layer, Scope
 from stratalog.engine.running import ask
 from stratalog.engine.serving import Serving, Tenancy
+from stratalog.surfaces.access.wire import listening
 from stratalog.surfaces.http.app import create_app
-from stratalog.surfaces.http.running import Server, listening
+from stratalog.surfaces.http.running import Server
 from stratalog.surfaces.http.settings import HttpSettings, http_settings
 
 CLIENTS: Final = 16
@@ -283,7 +284,7 @@ def serve_floor(pipe: Connection) -> None:
 
 
 def _serve(pipe: Connection, settings: HttpSettings, server: uvicorn.Server) -> None:
-    with listening(settings) as where:
+    with listening(settings.host, settings.port) as where:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [where]})
         thread.start()
         pipe.send(where.getsockname()[1])

@@ -169,6 +169,20 @@ def wait_lock(fd: int, seconds: float) -> bool:
     return False
 
 
+def locked_file(path: Path, seconds: float = 0.0) -> int:
+    """The file, made if need be, open and locked; -1 when another has it for longer than so many seconds. The
+    lock ends when it is closed. Raises `OSError`."""
+    make_dir(path.parent)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    locked = False
+    try:
+        locked = wait_lock(fd, seconds)
+    finally:
+        if not locked:
+            os.close(fd)
+    return fd if locked else -1
+
+
 def unlock(fd: int) -> None:
     fcntl.flock(fd, fcntl.LOCK_UN)
 

@@ -280,17 +280,10 @@ def outcome(run: Callable[[], R], *, left: Callable[[], object] = lambda: None) 
 def _locked(path: Path) -> int:
     """The open lock file, locked."""
     try:
-        osfiles.make_dir(path.parent)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        locked = False
-        try:
-            locked = osfiles.try_lock(fd)
-        finally:
-            if not locked:
-                os.close(fd)
+        fd = osfiles.locked_file(path)
     except OSError as error:
         raise osfiles.failed(error, "taking the lock of background work", path) from error
-    if not locked:
+    if fd < 0:
         raise Conflict(
             "another process does the background work of this data directory",
             path=str(path),

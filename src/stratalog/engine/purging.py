@@ -246,18 +246,16 @@ def _alone(memory: Stratalog, wait: float = _WAIT_S) -> Iterator[bool]:
 
 def _locked(path: Path, wait: float) -> int:
     """The open file, locked and in its place; -1 when another has it."""
-    osfiles.make_dir(path.parent)
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = osfiles.locked_file(path, wait)
         mine = False
         try:
-            free = osfiles.wait_lock(fd, wait)
-            mine = free and _is_at(fd, path)
+            mine = fd >= 0 and _is_at(fd, path)
         finally:
-            if not mine:
+            if fd >= 0 and not mine:
                 os.close(fd)
-        if mine or not free:
-            return fd if mine else -1
+        if mine or fd < 0:
+            return fd
 
 
 def _is_at(fd: int, path: Path) -> bool:

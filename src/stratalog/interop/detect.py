@@ -103,6 +103,11 @@ def read_transcript(path: Path, format: str | None = None, progress: Progress | 
     return transcript
 
 
+def nothing_at(path: Path) -> ImportFailed:
+    """The error for a path at which there is neither a file nor a folder."""
+    return ImportFailed("there is no such file or folder", path=path, hint="check the path")
+
+
 def find_transcripts(paths: Iterable[Path]) -> list[Path]:
     """The files that may be transcripts, sorted, each once.
 
@@ -118,7 +123,7 @@ def find_transcripts(paths: Iterable[Path]) -> list[Path]:
         elif path.is_dir():
             found.update(_below(path))
         else:
-            raise ImportFailed("there is no such file or folder", path=path, hint="check the path")
+            raise nothing_at(path)
     return sorted(found)
 
 

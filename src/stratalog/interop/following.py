@@ -30,7 +30,7 @@ from stratalog.engine.core import Stratalog
 from stratalog.errors import ImportFailed, StoreBusy
 from stratalog.interop.ingest import FileImport, import_files
 from stratalog.keys import tenant_path
-from stratalog.osfiles import failed, make_dir, replace_file, try_lock
+from stratalog.osfiles import failed, locked_file, replace_file
 
 _SUFFIXES = (".jsonl", ".json")
 _SHARE = 20  # reading one file takes at most one part in so many of the time
@@ -266,13 +266,11 @@ class Following:
 
     def _locked(self, directory: Path) -> int:
         try:
-            make_dir(directory)
-            fd = os.open(directory / "watch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = locked_file(directory / "watch.lock")
         except OSError as error:
             raise failed(error, "locking", directory) from error
-        if try_lock(fd):
+        if fd >= 0:
             return fd
-        os.close(fd)
         raise StoreBusy(
             "another process follows folders for this memory already",
             tenant=self._memory.tenant,

@@ -19,7 +19,7 @@ from stratalog.engine.core import Stratalog
 from stratalog.errors import StoreBusy
 from stratalog.ids import derived_ulid, ulid_ts
 from stratalog.keys import tenant_path
-from stratalog.osfiles import failed, make_dir, wait_lock
+from stratalog.osfiles import failed, locked_file
 from stratalog.types import AnyEntry, TurnEnd
 
 _PATIENCE = 60.0  # seconds
@@ -57,17 +57,16 @@ def alone(memory: Stratalog) -> Iterator[None]:
     `StoreBusy` after a minute, and `StorageFailed`."""
     directory = tenant_path(memory.data, memory.tenant)
     try:
-        make_dir(directory)
-        fd = os.open(directory / "import.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = locked_file(directory / "import.lock", _PATIENCE)
     except OSError as error:
         raise failed(error, "locking the import", directory) from error
+    if fd < 0:
+        raise StoreBusy(
+            "another import into this memory has gone on for a minute",
+            path=str(directory),
+            hint="wait for it, or look for a stopped process",
+        )
     try:
-        if not wait_lock(fd, _PATIENCE):
-            raise StoreBusy(
-                "another import into this memory has gone on for a minute",
-                path=str(directory),
-                hint="wait for it, or look for a stopped process",
-            )
         yield
     finally:
         os.close(fd)

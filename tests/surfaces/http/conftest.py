@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from stratalog.surfaces.access.tokens import Tokens
+from stratalog.surfaces.access.wire import listening
 from stratalog.surfaces.http.app import create_app
-from stratalog.surfaces.http.running import Server, listening
+from stratalog.surfaces.http.running import Server
 from stratalog.surfaces.http.service import Service
 from stratalog.surfaces.http.settings import HttpSettings, http_settings
 from stratalog.surfaces.http.tracing import Tracing
@@ -32,7 +33,7 @@ class Running:
         self.settings = settings
         self.tokens = Tokens(data)
         self._clients: list[httpx.Client] = []
-        self._socket = listening(settings)
+        self._socket = listening(settings.host, settings.port)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.app = create_app(data, settings, traces=traces)

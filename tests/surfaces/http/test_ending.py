@@ -20,8 +20,7 @@ import pytest
 from stratalog import Stratalog
 from stratalog.log.contract import Verifies
 from stratalog.surfaces.access.tokens import Tokens
-from stratalog.surfaces.http.running import listening
-from stratalog.surfaces.http.settings import http_settings
+from stratalog.surfaces.access.wire import listening
 from stratalog.testing.model_server import ModelServer
 from stratalog.testing.scripted import Gate, Reply
 from stratalog.types import Assistant, TurnEnd, User
@@ -121,7 +120,7 @@ class Talk(threading.Thread):
 @pytest.fixture
 def port() -> int:
     """A port that is free now."""
-    with listening(http_settings(port=0)) as where:
+    with listening("127.0.0.1", 0) as where:
         return int(where.getsockname()[1])
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stratalog.surfaces.http.running import listening
-from stratalog.surfaces.http.settings import http_settings
+from stratalog.surfaces.access.wire import listening
 from surfaces.http.conftest import configure
 from surfaces.http.test_ending import process
 from surfaces.terminals import cli
@@ -41,7 +40,7 @@ def test_what_cannot_be_served_is_told(tmp_path: Path, options: list[str], code:
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     """With the exit code of the disk and the system."""
-    with listening(http_settings(port=0)) as taken:
+    with listening("127.0.0.1", 0) as taken:
         done = cli("serve", "--port", taken.getsockname()[1], data=tmp_path / "data")
     assert done.exit_code == 5
     assert "listen" in done.output
@@ -49,7 +48,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 
 def test_what_is_sent_is_sent_at_once() -> None:
     """The socket is TCP by name: for others asyncio leaves on what holds a small packet back for 40 ms."""
-    with listening(http_settings(port=0)) as made:
+    with listening("127.0.0.1", 0) as made:
         assert made.proto == socket.IPPROTO_TCP
 
 

@@ -23,12 +23,11 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from stratalog.engine.aio import AsyncStratalog
-from stratalog.engine.core import Stratalog
 from stratalog.engine.graphs import Draft, Found, Head, Known, Space, Stored, Write, checkpoints_of
 from stratalog.errors import InvalidInput
 from stratalog.interop.langgraph.mirror import Follower
 from stratalog.interop.langgraph.sharing import Sealing, drafted, loaded
+from stratalog.interop.waiting import Memory, engine_of
 
 _PAGE: Final = 50
 _USERS: Final = ("user_id", "langgraph_auth_user_id")
@@ -53,14 +52,14 @@ class StratalogSaver(BaseCheckpointSaver[int]):
 
     def __init__(
         self,
-        memory: Stratalog | AsyncStratalog,
+        memory: Memory,
         *,
         serde: SerializerProtocol | None = None,
         messages: Sequence[str] = (),
         agent: str = "agent",
     ) -> None:
         super().__init__(serde=serde)
-        opened = memory.sync if isinstance(memory, AsyncStratalog) else memory
+        opened = engine_of(memory)
         self._tables = checkpoints_of(opened)
         self._messages = (messages,) if isinstance(messages, str) else tuple(messages)
         self._follower = Follower(opened, self._tables, agent)

@@ -34,11 +34,10 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
-from stratalog.engine.aio import AsyncStratalog
-from stratalog.engine.core import Stratalog
 from stratalog.engine.graphs import Item as Kept
 from stratalog.engine.graphs import Namespace, Put, items_of
 from stratalog.errors import InvalidConfig, InvalidInput
+from stratalog.interop.waiting import Memory, engine_of
 
 try:
     from stratalog.interop.langgraph import nearness
@@ -117,7 +116,7 @@ class StratalogStore(BaseStore):
 
     def __init__(
         self,
-        memory: Stratalog | AsyncStratalog,
+        memory: Memory,
         *,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
@@ -127,7 +126,7 @@ class StratalogStore(BaseStore):
         self.index_config = index
         self._index = _Index(index) if index else None
         self._clock = clock
-        self._items = items_of(memory.sync if isinstance(memory, AsyncStratalog) else memory)
+        self._items = items_of(engine_of(memory))
         self._swept = 0
 
     def close(self) -> None:

@@ -9,17 +9,19 @@ by, and the `Origin`, which only browsers send, must be the service's own or one
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from stratalog.errors import InvalidConfig, InvalidInput
+from stratalog.errors import InvalidConfig, InvalidInput, StorageFailed
 from stratalog.surfaces.access.naming import user_named
 
 USER_HEADER: Final = "stratalog-user"  # whom a token asks for that may ask for several
 OWN: Final = ("localhost", "127.0.0.1", "[::1]")  # names of the machine itself
 ANY: Final = "*"
+_BACKLOG: Final = 2_048
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # what listens there is asked by no name of it
 _HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?\Z")
 
@@ -48,6 +50,27 @@ def must_be_here(host: str) -> None:
 def in_url(host: str) -> str:
     """The address as a URL has it."""
     return f"[{host}]" if ":" in host else host
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket at the address. Raises `StorageFailed` where it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # The protocol is said, for asyncio lets what is sent go at once only where it is TCP by name.
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError as error:
+        raise StorageFailed(
+            f"the service cannot listen there: {error.strerror}",
+            hint="choose another --host or --port",
+            host=host,
+            port=port,
+        ) from error
+    return made
 
 
 def names(host: str, more: Iterable[str] = ()) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from stratalog import SessionKey, Stratalog
 from stratalog.errors import Conflict, ImportFailed, LogError, StratalogError
-from stratalog.interop.detect import FORMATS, find_transcripts
+from stratalog.interop.detect import FORMATS, find_transcripts, nothing_at
 from stratalog.interop.ingest import FileImport, import_files
 from stratalog.surfaces.cli.failures import WRONG, exit_code
 from stratalog.surfaces.cli.loading import remember_imported
@@ -80,7 +80,7 @@ def run_import(
     not there is an error of its own, unless none is."""
     there = [path for path in paths if path.exists()]
     files = find_transcripts(there or paths)
-    results = [FileImport(path, error=_nothing_at(path)) for path in paths if path not in there]
+    results = [FileImport(path, error=nothing_at(path)) for path in paths if path not in there]
     sizes = {path: path.stat().st_size for path in files}
     whole = sum(sizes.values())
     with state.output.progress(f"importing {len(files)} file{'s' * (len(files) != 1)}") as told:
@@ -102,10 +102,6 @@ def run_import(
         memory.bring_up_to_date(told)
     _print(state, memory, results, verbose)
     return results
-
-
-def _nothing_at(path: Path) -> ImportFailed:
-    return ImportFailed("there is no such file or folder", path=path, hint="check the path")
 
 
 def import_value(results: Sequence[FileImport]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stratalog.config import FILE, load_settings
 from stratalog.errors import StorageFailed
+from stratalog.surfaces.access.wire import in_url, listening
 from stratalog.surfaces.http.app import create_app
 from stratalog.surfaces.http.service import Service
 from stratalog.surfaces.http.settings import HttpSettings
@@ -34,7 +35,6 @@ from stratalog.surfaces.http.tracing import exporting, tracing
 
 _PATIENCE: Final = 15.0  # seconds beyond the grace, in which turns are let go and streams are ended
 _KEEP_ALIVE: Final = 30
-_BACKLOG: Final = 2_048
 _M_ARENA_MAX: Final = -8  # of glibc's malloc.h
 _HEAD: Final = 30.0  # seconds in which the head of a request comes
 _OTHERS: Final = 256  # files that are open besides connections
@@ -127,38 +127,17 @@ def _room_for(connections: int) -> int:
     return max(1, min(connections, soft - _OTHERS))
 
 
-def listening(settings: HttpSettings) -> socket.socket:
-    """A socket at the address of the settings. Raises `StorageFailed` where it cannot be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        # The protocol is said, for asyncio lets what is sent go at once only where it is TCP by name.
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(_BACKLOG)
-    except OSError as error:
-        raise StorageFailed(
-            f"the service cannot listen there: {error.strerror}",
-            hint="choose another --host or --port",
-            host=settings.host,
-            port=settings.port,
-        ) from error
-    return made
-
-
 def serve(data: Path, settings: HttpSettings, told: Callable[[str], None]) -> None:
     """Serves the data directory until it is told to end."""
     own = load_settings(data)  # what is wrong in them is told before anything is opened
     _log_to_stderr()
     spans = tracing(exporting(os.environ))
     _share_freed_memory()
-    with listening(settings) as where:
+    with listening(settings.host, settings.port) as where:
         host, port = where.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        told(f"serving {data} at http://{shown}:{port}")
-        told(f"the console is at http://{shown}:{port}/console")
+        at = f"http://{in_url(host)}:{port}"
+        told(f"serving {data} at {at}")
+        told(f"the console is at {at}/console")
         if not own.model:
             told(f"no model answers: set `model` in {data / FILE}, such as openai:gpt-5, and start again")
         if settings.dev:

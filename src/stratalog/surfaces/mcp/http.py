@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +33,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stratalog.engine.aio import AsyncStratalog
-from stratalog.errors import AccessDenied, StorageFailed
+from stratalog.errors import AccessDenied
 from stratalog.surfaces.access.principals import asker
 from stratalog.surfaces.access.refusals import Refusals
 from stratalog.surfaces.access.tokens import Tokens
@@ -42,6 +41,7 @@ from stratalog.surfaces.access.wire import (
     USER_HEADER,
     in_url,
     is_asked,
+    listening,
     may_ask,
     must_be_here,
     named_user,
@@ -143,14 +143,14 @@ async def _serve(
                 refusals = Refusals(data)
                 server = server_of(front, recognised(agent, refusals), refusals)
                 app = app_of(server, how, _Bearer(front, tokens, refusals))
-            listening = _listening(how)
-            told(f"serving MCP at http://{in_url(how.host)}:{listening.getsockname()[1]}{PATH}")
+            where = listening(how.host, how.port)
+            told(f"serving MCP at http://{in_url(how.host)}:{where.getsockname()[1]}{PATH}")
             for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
                 signal.signal(each, lambda number, frame: None)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, server_header=False
             )
-            await uvicorn.Server(config).serve(sockets=[listening])
+            await uvicorn.Server(config).serve(sockets=[where])
         finally:
             tokens.close()
 
@@ -247,19 +247,3 @@ class _Bearer(AuthenticationBackend):
             return None
         known = _Token(token="", client_id=who.id, subject=who.user, scopes=[], principal=who)
         return AuthCredentials(), AuthenticatedUser(known)
-
-
-def _listening(how: Settings) -> socket.socket:
-    """A socket at the address. Raises `StorageFailed` where it cannot be had."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(
-            how.host, how.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise StorageFailed(
-            f"the server cannot listen there: {error.strerror}",
-            hint="choose another --host or --port",
-            host=how.host,
-            port=how.port,
-        ) from error
