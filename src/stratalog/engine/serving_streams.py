@@ -151,7 +151,6 @@ Told: TypeAlias = (
     | Paused
 )
 Ending: TypeAlias = Done | Failed | Paused
-ENDINGS: Final = (Done, Failed, Paused)
 
 
 class Numbered(NamedTuple):
