@@ -150,8 +150,16 @@ def test_what_is_sent_is_within_the_limits_as_it_is_serialised(data: Path) -> No
     working(data, work, own)
 
 
-def test_nothing_is_sent_twice_in_a_row(data: Path) -> None:
-    """Over three turns, also where a compaction is in between: what one turn had, the next does not."""
+def asked_before(server: ModelServer, number: int) -> list[int]:
+    """Before which of the user's messages of a request something is recalled, from 0."""
+    said = [each["content"] for each in server.requests[number].body["messages"] if each["role"] == "user"]
+    places = [at for at, text in enumerate(said) if "<recalled " in text]
+    return [place - count for count, place in enumerate(places)]
+
+
+def test_nothing_is_sent_twice(data: Path) -> None:
+    """What one turn was shown stands where it was, and nowhere else, until the compaction; then it is shown
+    with the next message that it may matter for."""
 
     async def work(memory: AsyncStratalog, records: Records) -> None:
         know(records, "ana", "boat", "The boat is called Alma.")
@@ -165,7 +173,10 @@ def test_nothing_is_sent_twice_in_a_row(data: Path) -> None:
                     )
                 await ask(chat, made, "the boat " + "word " * 150)
             await made.close()
-            assert [len(blocks(server, number)) for number in range(6)] == [1, 0, 1, 0, 1, 0]
+            assert [len(blocks(server, number)) for number in range(6)] == [1] * 6
+            assert [asked_before(server, number) for number in range(3)] == [[0]] * 3
+            newest = len([each for each in server.requests[3].body["messages"] if each["role"] == "user"]) - 2
+            assert [asked_before(server, number) for number in range(3, 6)] == [[newest]] * 3
 
     working(data, work)
 
@@ -194,8 +205,9 @@ asyncio.run(main())
 """
 
 
-def test_nothing_is_sent_twice_in_a_row_by_two_processes(data: Path) -> None:
-    """The process that had the turn before was killed; the next one does not send again what it sent."""
+def test_nothing_is_sent_twice_by_two_processes(data: Path) -> None:
+    """The process that had the turn before was killed; the next one has what that sent in its place. What was
+    sent two turns ago is not known any more, and sent again."""
     with Stratalog(data, settings=OWN) as memory, Records(memory) as records:
         know(records, "ana", "boat", "The boat is called Alma.")
     with ModelServer(lambda request: "Aye.") as server:
@@ -204,7 +216,8 @@ def test_nothing_is_sent_twice_in_a_row_by_two_processes(data: Path) -> None:
             with child(CHILD, data, server.openai_url) as one:
                 assert one.hear() == "answered"
                 one.kill()
-        assert [len(blocks(server, number)) for number in range(3)] == [1, 0, 1]
+        assert [len(blocks(server, number)) for number in range(3)] == [1, 1, 1]
+        assert [asked_before(server, number) for number in range(3)] == [[0], [0], [2]]
 
 
 def test_what_an_agent_keeps_in_mind_is_shown_on_one_line(data: Path) -> None:

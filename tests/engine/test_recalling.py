@@ -5,18 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recall.attacks import ATTACKS
 from stratalog.config import GateSettings, Settings
-from stratalog.engine.agent_memory import AgentMemory
+from stratalog.context.compact import Policy
+from stratalog.engine.agent_memory import AgentMemory, kept
 from stratalog.engine.agents import Agent
 from stratalog.engine.aio import AsyncStratalog
+from stratalog.engine.compaction import Compacted, compact_now
 from stratalog.engine.core import Stratalog
 from stratalog.engine.knowing import knowledge_of
 from stratalog.engine.memory_tools import READ, SEARCH
@@ -24,10 +30,11 @@ from stratalog.engine.minding import note_shown, shown_before
 from stratalog.engine.profiling import refresh
 from stratalog.engine.remembering import Records
 from stratalog.engine.running import ask
+from stratalog.engine.seeing import Recalled
 from stratalog.engine.session import Session
 from stratalog.errors import StaleFence
 from stratalog.keys import tenant_path, user_memory_path
-from stratalog.memory.contract import Layer, Scope
+from stratalog.memory.contract import Layer, Scope, When
 from stratalog.memory.policy import Draft
 from stratalog.memory.quarantine import FILE, Held, Quarantine
 from stratalog.models.configured import Configured
@@ -131,30 +138,198 @@ def test_a_fork_is_not_told_what_it_has(memory: Stratalog) -> None:
         assert quoted(AgentMemory(records, user="ana").recall(first, "the code anemone")) == []
 
 
-def test_what_the_turn_before_was_shown_is_not_shown_again(memory: Stratalog) -> None:
-    """Nor for the same words, nor by another mind, as after a restart; in the turn after that it is. Asked
-    again in the same turn the answer is the same, and another session knows nothing of it. Outside a turn
-    nothing is noted."""
+def test_what_was_shown_stands_where_it_was_and_is_not_shown_again(memory: Stratalog) -> None:
+    """Nor for the same words, nor in the turn after the next. Asked again in the same turn the answer is the
+    same; another session knows nothing of it. Outside a turn nothing is noted."""
     with Records(memory) as records:
         know(records, "ana", "boat", "The boat is called Alma.")
         session = memory.session("a:cli:new")
-        told = []
+        told, turns, stood = [], [], []
         for _ in range(3):
             with session.turn("the boat") as turn:
                 mind = AgentMemory(records, user="ana")
                 told.append(mind.recall(session, "the boat"))
                 assert mind.recall(session, "the boat") == told[-1]
+                turns.append(turn.id)
+                stood.append(mind.stands(session, turn.id))
                 turn.reply("Aye.")
-        assert [quoted(each) for each in told] == [
-            ["The boat is called Alma."],
-            [],
-            ["The boat is called Alma."],
-        ]
+        assert quoted(told[0]) == ["The boat is called Alma."]
+        assert told[1:] == [[], []]
+        assert [each.get(turns[0]) for each in stood[1:]] == told[0] * 2
         before = session.meta.seq
         assert mind.recall(session, "the boat") == []
         assert session.meta.seq == before
         assert quoted(mind.recall(memory.session("a:cli:other"), "the boat")) == ["The boat is called Alma."]
         assert not memory.session("a:cli:other").exists
+
+
+def test_after_a_restart_what_the_turn_before_was_shown_stands_there(data: Path) -> None:
+    """Each message by a process of its own: it is found anew, for the log has no more of it than a hash."""
+    told = []
+    for said in ("What is the boat called?", "And who painted it? The boat.", "Then the boat sails."):
+        with Stratalog(data, settings=Settings(sync="never")) as memory, Records(memory) as records:
+            know(records, "ana", "boat", "The boat is called Alma.")
+            session = memory.session("a:cli:new")
+            with session.turn(said) as turn:
+                mind = AgentMemory(records, user="ana")
+                new = mind.recall(session, said)
+                told.append(
+                    (
+                        quoted(new),
+                        {each: quoted([text]) for each, text in mind.stands(session, turn.id).items()},
+                    )
+                )
+                turn.reply("Aye.")
+            first = next(entry.turn for entry in session.entries() if isinstance(entry, User))
+    assert told[0][0] == ["The boat is called Alma."]
+    assert told[1] == ([], {first: ["The boat is called Alma."]})
+    assert told[2][0] == ["The boat is called Alma."]  # two turns ago is not looked for again
+
+
+def standing_after(
+    memory: Stratalog,
+    records: Records,
+    change: Callable[[], object],
+    *,
+    user: str = "ana",
+    said: str = "boat",
+) -> tuple[list[str], list[str]]:
+    """What stands before the first message, and what is shown with the second, after a change."""
+    session = memory.session("a:cli:new")
+    with session.turn(said) as turn:
+        assert AgentMemory(records, user="ana").recall(session, said)
+        turn.reply("Aye.")
+    change()
+    with session.turn(said) as turn:
+        mind = AgentMemory(records, user=user)
+        new = quoted(mind.recall(session, said))
+        stood = quoted(list(mind.stands(session, turn.id).values()))
+        turn.reply("Aye.")
+    return stood, new
+
+
+def test_what_is_forgotten_stands_nowhere(memory: Stratalog) -> None:
+    """The whole block goes; what of it still holds is shown with the new message."""
+    with Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        know(records, "ana", "colour", "The boat is blue.")
+        who = records.caller(user="ana")
+
+        def forget() -> None:
+            (record,) = records.service.current(who, keys=["boat"]).records
+            records.service.forget(who, id=record.id)
+
+        assert standing_after(memory, records, forget) == ([], ["The boat is blue."])
+
+
+def test_what_does_not_hold_any_more_stands_nowhere(memory: Stratalog) -> None:
+    with Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.", valid_from=When(1_000))
+        change = partial(know, records, "ana", "boat", "The boat is called Berta.", valid_from=When(2_000))
+        assert standing_after(memory, records, change) == ([], ["The boat is called Berta."])
+
+
+def test_what_one_user_was_shown_does_not_stand_before_another(memory: Stratalog) -> None:
+    """In a session of both, what one alone may know."""
+    with Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        assert standing_after(memory, records, lambda: None, user="bob") == ([], [])
+
+
+@pytest.mark.parametrize("change", ["deleted", "made again", "shared", "kept at home", "untouched"])
+def test_the_turns_of_a_session_stand_while_they_may_be_shown(memory: Stratalog, change: str) -> None:
+    """A session that is gone, whose name another has taken, that is another's too by now, or whose words may
+    not leave any more, stands nowhere."""
+    with Records(memory) as records:
+        old = talk(memory, "old", "My boat lies in Porto.", "ana")
+
+        def happens() -> None:
+            if change in ("deleted", "made again"):
+                old.delete()
+            if change == "made again":
+                talk(memory, "old", "I have no such thing.", "ana")
+            if change == "shared":
+                old.set_metadata(users=["ana", "bob"])
+            if change == "kept at home":
+                old.set_metadata(residency="local_only")
+
+        stood, new = standing_after(memory, records, happens, said="the boat in Porto")
+        assert ("My boat lies in Porto." in stood) == (change == "untouched")
+        assert "My boat lies in Porto." not in new
+
+
+def test_a_passage_stands_while_its_document_says_so(memory: Stratalog) -> None:
+    with Records(memory) as records, knowledge_of(memory) as knowledge:
+        knowledge.put("handbook", "boats.md", b"# Boats\n\nEvery boat needs a licence.")
+        stood, new = standing_after(memory, records, lambda: None)
+        assert "Every boat needs a licence." in stood
+        assert new == []
+        with memory.session("a:cli:new").turn("boat") as turn:
+            mind = AgentMemory(records, user="ana")
+            knowledge.put("handbook", "boats.md", b"# Boats\n\nNo boat needs a licence.")
+            assert "No boat needs a licence." in quoted(mind.recall(memory.session("a:cli:new"), "boat"))
+            assert mind.stands(memory.session("a:cli:new"), turn.id) == {}
+            turn.reply("Aye.")
+
+
+@pytest.mark.parametrize("change", ["compacted", "restarted"])
+def test_after_a_compaction_no_more_than_the_turn_before_stands(memory: Stratalog, change: str) -> None:
+    """And nothing after a restart: what was said before is not before the model any more."""
+    with Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        know(records, "ana", "car", "The car is called Carla.")
+        session = memory.session("a:cli:new")
+        for said in ("the boat", "the car"):
+            with session.turn(said) as turn:
+                assert AgentMemory(records, user="ana").recall(session, said)
+                turn.reply("Aye. " * 50)
+        if change == "compacted":
+            assert isinstance(
+                compact_now(session, policy=Policy(window=2_000, keep_turns=1), force=True), Compacted
+            )
+        else:
+            session.restart()
+        with session.turn("Go.") as turn:
+            mind = AgentMemory(records, user="ana")
+            mind.recall(session, "the boat")
+            stood = quoted(list(mind.stands(session, turn.id).values()))
+            turn.reply("Aye.")
+        assert stood == (["The car is called Carla."] if change == "compacted" else [])
+
+
+def test_a_model_has_what_it_answered_by_and_its_request_begins_as_the_last(data: Path) -> None:
+    """The second request is the first one, the reply to it, and the new message."""
+
+    async def main() -> None:
+        async with AsyncStratalog(data, settings=Settings(sync="never")) as memory:
+            with Records(memory.sync) as records:
+                know(records, "ana", "sister", "Ana's sister is called Marta. She is a potter in Évora.")
+                model = ScriptedModel(["Marta.", "She is a potter.", "In Évora."])
+                agent = Agent(model=Configured(model, "gpt-4o"), mind=AgentMemory(records, user="ana"))
+                session = memory.session("assistant:cli:me")
+                for said in ("What is my sister called?", "And what does she do?", "Where?"):
+                    await ask(session, agent, said)
+                first, second, third = (each.body["messages"] for each in model.requests)
+                assert "Marta" in str(first[-2])
+                assert second[: len(first)] == first
+                assert third[: len(second)] == second
+                assert str(third).count("She is a potter in Évora.") == 1
+
+    asyncio.run(main())
+
+
+@given(st.lists(st.integers(1, 100), max_size=20), st.integers(-10, 400))
+def test_what_is_kept_is_the_newest_and_fits(costs: list[int], room: int) -> None:
+    told = {str(place): Recalled("x" * cost) for place, cost in enumerate(costs)}
+    stays = kept(told, len, room)
+    assert list(stays) == list(told)[len(told) - len(stays) :]
+    total = sum(len(each.text) for each in stays.values())
+    assert total <= max(0, room)
+    if sum(costs) <= room:
+        assert stays == told
+    elif costs[-1] <= room:
+        assert stays
+        assert len(stays) == 1 or total <= room // 2
 
 
 def test_a_turn_that_was_taken_notes_nothing(memory: Stratalog) -> None:

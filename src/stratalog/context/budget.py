@@ -25,7 +25,7 @@ from stratalog.context.shorten import shortened
 from stratalog.context.view import Seen, TurnView, View, split_rounds
 from stratalog.errors import ContextOverflow
 from stratalog.tokens.contract import Counter
-from stratalog.types import Compaction, Content, System, ToolResult, User
+from stratalog.types import Compaction, System, ToolResult, User, is_injected
 
 _STEPS: Final = 8  # in which the room for turns is given up
 _SHARE: Final = 4  # of a degraded context at most one in so many is memory, and so with the summary
@@ -101,6 +101,17 @@ class Context(msgspec.Struct, frozen=True):
         )
 
 
+def quotation(text: str) -> User:
+    """What was recalled, as the message that stands before the one that it was recalled for."""
+    return User(content=text, meta={"injected": True})
+
+
+def quotes(turn: TurnView) -> bool:
+    """Whether what was recalled stands before the turn (`View.quoting`)."""
+    first = turn.entries[0] if turn.entries else None
+    return isinstance(first, User) and not first.seq and is_injected(first)
+
+
 def fit(
     whole: View,
     limits: Limits,
@@ -114,7 +125,8 @@ def fit(
 
     `memory` are blocks of text for the system's part; `recalled` are texts, the worthiest first, shown before
     the newest message. They stand there as they are, whole or not at all: what is in them that is not the
-    caller's own words has passed the gate (`recall.gate`), and they say themselves what they are.
+    caller's own words has passed the gate (`recall.gate`), and they say themselves what they are. What stands
+    before turns of the view (`View.quoting`) counts as recalled too.
     """
     return _Fitting(whole, limits, counter, tuple(tools)).fitted(memory, recalled)
 
@@ -301,14 +313,10 @@ class _Fitting:
         notice: User | None = None,
     ) -> Context:
         """The context of these turns, which have `recent` tokens, of which `seen` are the view's."""
-        if notice is not None:
-            turns = (TurnView("", (notice,)), *turns)
-        if extra is not None:
-            last = turns[-1]
-            turns = (*turns[:-1], msgspec.structs.replace(last, entries=(extra, *last.entries)))
         told = self.count(extra) if extra is not None else 0
         noted = self.count(notice) if notice is not None else 0
         blocks, short = self._of(memory, None, None), self._of((), summary, None)
+        stood = sum(self.count(each.entries[0]) for each in turns if quotes(each))
         cost = self.count(self.whole.summary) if self.whole.summary is not None else 0
         every = sum(self.count(System(content=text)) for text in self.memory if text.strip())
         quoted = self.count(_joined(self.recalled)) if self.recalled else 0
@@ -318,10 +326,15 @@ class _Fitting:
             Section("memory", blocks, max(0, every - blocks)),
             Section("summary", short, max(0, cost - short)),
             Section("notice", noted),
-            Section("recent turns", recent - self.message, max(0, self.all_turns - recent)),
-            Section("recalled", told, max(0, quoted - told)),
+            Section("recent turns", recent - self.message - stood, max(0, self.all_turns - recent)),
+            Section("recalled", told + stood, max(0, quoted - told)),
             Section("new message", self.message),
         ]
+        if notice is not None:
+            turns = (TurnView("", (notice,)), *turns)
+        if extra is not None:
+            last = turns[-1]
+            turns = (*turns[:-1], msgspec.structs.replace(last, entries=(extra, *last.entries)))
         return Context(
             self.whole.system,
             memory,
@@ -337,8 +350,7 @@ class _Fitting:
 
 
 def _joined(texts: Sequence[str]) -> User:
-    content: Content = "\n\n".join(texts)
-    return User(content=content, meta={"injected": True})
+    return quotation("\n\n".join(texts))
 
 
 def _or(limit: int | None, other: int) -> int:

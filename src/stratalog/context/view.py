@@ -84,6 +84,19 @@ class View(msgspec.Struct, frozen=True):
             ),
         )
 
+    def quoting(self, recalled: Mapping[str, User]) -> View:
+        """The same view with what was recalled for turns, by their ids, before them; but not for the newest.
+        It has no place in the log: its `seq` is 0."""
+        return msgspec.structs.replace(
+            self,
+            turns=tuple(
+                msgspec.structs.replace(turn, entries=(recalled[turn.turn], *turn.entries))
+                if turn.turn in recalled and turn is not self.turns[-1]
+                else turn
+                for turn in self.turns
+            ),
+        )
+
 
 def view(entries: Iterable[AnyEntry]) -> View:
     """The view of entries given in order, from the log's beginning or from where `starts_at` says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias
 
@@ -49,6 +49,12 @@ class Mind(Protocol):
     def recall(self, session: Session, text: str) -> Sequence[str]:
         """Asked once a turn with the message's words: texts that may matter, the worthiest first. They are
         shown as data before the message, as far as they fit."""
+        ...
+
+    def stands(self, session: Session, turn: str) -> Mapping[str, str]:
+        """Asked after `recall` in this turn: what was recalled for those before, by their ids, and may still
+        be shown. It stands before their messages, so that the model still has what it answered by, and a
+        request begins as the last one did. {}: nothing stays."""
         ...
 
     def answer(self, session: Session, turn: str, name: str, args: dict[str, Any]) -> str:

@@ -514,9 +514,8 @@ class Stratalog:
 
 
 def weight_of(live: Live) -> int:
-    """The bytes of a session's log that are remembered."""
-    memo = live.memo
-    return memo.folding.size if isinstance(memo, Memo) and memo.folding is not None else 0
+    """The bytes of a session's log, and of what was recalled in it, that are remembered."""
+    return live.memo.size if isinstance(live.memo, Memo) else 0
 
 
 def _verified(store: Verifies, key: SessionKey) -> Verification:

@@ -2,9 +2,9 @@
 
 The notes are those of docs/decisions/0012. A turn begins with a note of from where on turns are to be
 remembered, once a session, one of the memory blocks that stand before the conversation until the next
-compaction, and one of what was recalled, as hashes, so that the next turn is not shown it again. After a turn
-all that is due is done in order, and noted: what a crash left undone, the next turn or the next pass in the
-background does.
+compaction, and one of what was recalled, as hashes, so that the turn after it, in another process too, has it
+in its place and not once more. After a turn all that is due is done in order, and noted: what a crash left
+undone, the next turn or the next pass in the background does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stratalog.engine.notes import (
 from stratalog.engine.session import Session
 from stratalog.errors import StaleFence
 from stratalog.keys import SessionKey
-from stratalog.types import AnyEntry, Note, TurnEnd, TurnStart
+from stratalog.types import AnyEntry, Note, TurnEnd, TurnStart, User
 
 _TRIES: Final = 5
 
@@ -69,18 +69,21 @@ def freezing_notes(session: Session, mind: Knows) -> list[AnyEntry]:
 
 
 class Before(msgspec.Struct, frozen=True):
-    """What the turn before was shown of what is remembered, as tags, and the start of the turn under way;
-    None where none is."""
+    """The start of the turn under way, None where none is; the turn before it, its message, and what it was
+    shown of what is remembered, as tags."""
 
     start: TurnStart | None = None
+    turn: str = ""
+    said: str = ""
     tags: frozenset[str] = frozenset()
 
 
 def shown_before(session: Session) -> Before:
-    """Read from the end of the log, no further back than the start of the turn before. What the turn under
-    way was shown itself does not count: begun again after a crash, it is shown the same."""
-    start: TurnStart | None = None
+    """Read from the end of the log, no further back than the turn before. What the turn under way was shown
+    itself does not count: begun again after a crash, it is shown the same."""
+    start = before = None
     ended = False
+    said = ""
     tags: dict[str, frozenset[str]] = {}
     for entry in session.entries(reverse=True, blobs=False):
         if isinstance(entry, TurnEnd):
@@ -88,11 +91,18 @@ def shown_before(session: Session) -> Before:
         elif isinstance(entry, Note) and entry.kind == RECALLED:
             tags.setdefault(entry.turn, tags_in(entry))
         elif isinstance(entry, TurnStart) and entry.turn and (start is None or entry.turn != start.turn):
-            if start is not None or ended:
+            if before is not None and entry.turn != before.turn:
                 break
-            start = entry
-    own = start.turn if start is not None else ""
-    return Before(start, frozenset().union(*(each for turn, each in tags.items() if turn != own)))
+            if start is not None or ended:
+                before = entry
+            else:
+                start = entry
+        elif isinstance(entry, User) and before is not None and entry.turn == before.turn:
+            said = entry.text
+            break
+    if before is None:
+        return Before(start)
+    return Before(start, before.turn, said, tags.get(before.turn, frozenset()))
 
 
 def note_shown(session: Session, start: TurnStart, ids: Iterable[str]) -> None:

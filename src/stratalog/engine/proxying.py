@@ -347,6 +347,7 @@ class _Quiet:
         self.tools: tuple[Tool, ...] = ()
         self.user = under.user
         self.recall = under.recall
+        self.stands = under.stands
         self.answer = under.answer
         self.after = under.after
         self._under = under

@@ -11,7 +11,7 @@ asking one allows nothing comes, for it would leave with the prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -25,12 +25,14 @@ from stratalog.engine.holding import quarantine_of
 from stratalog.engine.knowing import knowledge_of
 from stratalog.engine.notes import is_whose
 from stratalog.engine.remembering import Records
+from stratalog.engine.seeing import Recalled
 from stratalog.engine.session import Session
 from stratalog.errors import NotFound
-from stratalog.keys import SessionKey, tenant_path
+from stratalog.keys import SessionKey, parse_key, tenant_path
 from stratalog.memory.caller import Caller, scopes_of
 from stratalog.memory.contract import PRODUCTION, Layer, Record, Scope
 from stratalog.memory.residency import allowed_reach, permits
+from stratalog.memory.service import MAX_NAMED, MAX_PAGE
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt
 from stratalog.recall.gate import Admitted, Limits, Material, admit
@@ -61,13 +63,15 @@ MOST: Final = Most()
 
 
 class Piece(NamedTuple):
-    """A material for the gate, whose it is (for a purge of the quarantine), and the record that it is."""
+    """A material for the gate, whose it is (for a purge of the quarantine), and the record or the chunk of a
+    document that it is, if it is not a turn's."""
 
     material: Material
     session: str = ""
     user: str = ""
     environment: str = ""
     record: Record | None = None
+    chunk: str = ""
 
 
 def gathered(
@@ -180,6 +184,32 @@ def fused(*lists: Iterable[T], key: Callable[[T], object]) -> list[T]:
     return sorted(first.values(), key=lambda item: -scores[key(item)])
 
 
+def standing(
+    memory: Stratalog, records: Records, session: Session, who: Caller, told: Mapping[str, Recalled]
+) -> dict[str, Recalled]:
+    """Those of the turns' blocks of which all may still be shown to this caller: records that hold, turns of
+    sessions that are there, are theirs and allowed, passages that are still in their documents."""
+    pieces = [piece for each in told.values() for piece in each.of]
+    held = _holding(records, who, [each.record for each in pieces if each.record is not None])
+    there = _passages(memory, [each.chunk for each in pieces if each.chunk])
+    turns = {each.session for each in pieces if each.record is None and not each.chunk}
+    keys = {each: parse_key(each, memory.tenant) for each in turns}
+    metas = memory.strata.told(keys.values()) if keys else {}
+    allowed = allowed_reach(session.meta.metadata)
+
+    def stands(piece: Piece, at: int) -> bool:
+        if piece.record is not None:
+            return piece.record.id in held
+        if piece.chunk:
+            return piece.chunk in there
+        meta = metas.get(keys[piece.session])
+        if meta is None or meta.created_at > at:  # it is not there, or another of its name
+            return False
+        return _is_whose(meta, who) and permits(meta.metadata, allowed)
+
+    return {turn: each for turn, each in told.items() if all(stands(piece, each.at) for piece in each.of)}
+
+
 # --- records ---
 
 
@@ -207,6 +237,21 @@ def _records(
             record = _held(records, who, id.partition(":")[0], layers)
         near += [record] if record is not None and record.scope in asked else []
     return [piece_of(each) for each in fused(found, near, key=lambda each: each.id)[:most]]
+
+
+def _holding(records: Records, who: Caller, wanted: Sequence[Record]) -> set[str]:
+    """The ids of those records that hold now, as the caller may see them."""
+    ids = {each.id for each in wanted}
+    keys = sorted({each.key for each in wanted})
+    found: set[str] = set()
+    for start in range(0, len(keys), MAX_NAMED):
+        some = keys[start : start + MAX_NAMED]
+        page = records.service.current(who, keys=some, limit=MAX_PAGE)
+        found |= {each.id for each in page.records}
+        while page.next:
+            page = records.service.current(who, keys=some, limit=MAX_PAGE, after=page.next)
+            found |= {each.id for each in page.records}
+    return ids & found
 
 
 def _held(records: Records, who: Caller, id: str, layers: Sequence[Layer]) -> Record | None:
@@ -334,8 +379,17 @@ def passages_of(
     return fused(found, near, key=lambda each: each.chunk.id)[:most]
 
 
+def _passages(memory: Stratalog, ids: Sequence[str]) -> set[str]:
+    """Those of the chunks that are still there."""
+    if not ids:
+        return set()
+    with knowledge_of(memory) as knowledge:
+        return {each.chunk.id for each in knowledge.passages(ids)}
+
+
 def _read(passage: Passage) -> Piece:
     chunk, document = passage.chunk, passage.document
     where = f"{document.unit} {chunk.first}" if document.unit and chunk.first else ""
     source = ", ".join(filter(None, (f"document {document.title or document.name}", where)))
-    return Piece(Material(id=f"document {chunk.id}", text=chunk.text, origin="import", source=source))
+    material = Material(id=f"document {chunk.id}", text=chunk.text, origin="import", source=source)
+    return Piece(material, chunk=chunk.id)

@@ -21,7 +21,7 @@ restart, a deadline, in this process or another) is noticed within about a secon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar
@@ -284,6 +284,7 @@ class _Running:
         self.offered = offered(agent)
         self.elsewhere = {each.name for each in agent.tools if each.run is elsewhere}
         self.recalled: tuple[str, ...] = ()
+        self.stands: Mapping[str, str] = {}
         self.said = ""  # the words that have come of a reply that is not logged yet
         self.stuck_at = 0  # tokens, at which compaction freed nothing
         self.narrowed: dict[str, int] = {}  # windows for this turn, of models whose count was too low
@@ -397,6 +398,12 @@ class _Running:
         if isinstance(found, Exception):
             return [f"nothing was recalled: {words_of(found)}"]
         self.recalled = tuple(found)
+        stands = await outcome_of(
+            self.turn.call_sync(self.agent.mind.stands, self.session, self.turn.sync.id)
+        )
+        if isinstance(stands, Exception):
+            return [f"what was recalled before is left out: {words_of(stands)}"]
+        self.stands = stands
         return []
 
     def _memo(self) -> Memo:
@@ -413,6 +420,7 @@ class _Running:
             tools=self.offered,
             memory=self.agent.memory,
             recalled=self.recalled,
+            stands=self.stands,
         )
         first = self.seeing.prepared(self.turn.sync.id, wants)
         return msgspec.structs.replace(first, counter=self._calibrated(first.counter)), room

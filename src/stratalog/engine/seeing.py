@@ -11,12 +11,12 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from stratalog.config import BudgetSettings, Settings
-from stratalog.context.budget import Context, Limits, fit
+from stratalog.context.budget import Context, Limits, fit, quotation
 from stratalog.context.folding import Folding
 from stratalog.context.memory_words import rendered
 from stratalog.context.shapes.contract import Tool
 from stratalog.context.shorten import shortened
-from stratalog.context.view import Seen, View, starts_at, view
+from stratalog.context.view import Seen, TurnView, View, starts_at, view
 from stratalog.engine.notes import blocks_of
 from stratalog.engine.reading import entry_at, heard, whole
 from stratalog.keys import SessionKey
@@ -30,7 +30,7 @@ from stratalog.tokens.exact import best_counter
 from stratalog.tokens.families import family_of
 from stratalog.tokens.rough import Rough
 from stratalog.tokens.windows import Window, window_of
-from stratalog.types import AnyEntry, Compaction, Note, System, ToolResult
+from stratalog.types import AnyEntry, Compaction, Note, System, ToolResult, User
 
 _MOST: Final = 16_000_000  # bytes of entries that one session may keep in memory
 _COUNTED: Final = 20_000  # entries
@@ -53,7 +53,7 @@ class ContextOptions(TypedDict, total=False):
 
 
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
-    """What a context is asked for."""
+    """What a context is asked for. `stands` is what was recalled for turns before, by the turn's id."""
 
     budget: int | None = None
     system: str | None = None
@@ -61,6 +61,7 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[Tool] = ()
     memory: Sequence[str] = ()
     recalled: Sequence[str] = ()
+    stands: Mapping[str, str] = {}
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -80,6 +81,11 @@ class Prepared(msgspec.Struct, frozen=True):
     counter: Counter
     memory: tuple[str, ...]
     wants: Wants
+    quoted: Mapping[str, User] = {}
+
+    def quoting(self) -> View:
+        """The view with what was recalled for turns before in its place."""
+        return self.seen.quoting(self.quoted) if self.quoted else self.seen
 
     def entries(self) -> list[AnyEntry]:
         """All of it, in the order in which it is sent when nothing is left out."""
@@ -89,16 +95,29 @@ class Prepared(msgspec.Struct, frozen=True):
         return [*said[:system], *blocks, *said[system:]]
 
     def said(self) -> list[AnyEntry]:
-        """The system's words, the summary and the turns."""
+        """The system's words, the summary and the turns, with what was recalled for them."""
         summary = [self.seen.summary] if self.seen.summary is not None else []
-        turns = [entry for turn in self.seen.turns for entry in turn.entries]
-        return [*self.seen.system, *summary, *turns]
+        *before, newest = self.quoting().turns or (TurnView("", ()),)
+        turns = [entry for turn in before for entry in turn.entries]
+        texts = [text for text in self.wants.recalled if text.strip()]
+        recalled = [quotation("\n\n".join(texts))] if texts else []
+        return [*self.seen.system, *summary, *turns, *recalled, *newest.entries]
 
     def fixed(self) -> int:
         """The tokens of what is neither the system's words, nor the summary, nor of the turns."""
         schemas = [msgspec.structs.asdict(tool) for tool in self.wants.tools]
         blocks = sum(self.counter.count_entry(System(content=text)) for text in self.memory)
         return blocks + (self.counter.count_tools(schemas) if schemas else 0)
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """What was recalled for a turn: the block, "" for one that does not stand any more; for which words; the
+    texts that are in it, as who recalled them knows them; and when (milliseconds UTC)."""
+
+    text: str
+    asked: str = ""
+    of: tuple[Any, ...] = ()
+    at: int = 0
 
 
 class Memo:
@@ -110,10 +129,18 @@ class Memo:
         self.systems: dict[int, System] = {}
         self.blocks: tuple[int, tuple[str, ...]] = (0, ())  # the number of their note, and the texts
         self.results: dict[tuple[str, str, int], ToolResult] = {}
+        self.recalled: Mapping[str, Recalled] = {}  # by the turn for which it was
+        self.quoted: dict[str, User] = {}
         self.learned: dict[str, int] = {}  # the window that a model was found to have, where it is smaller
         self.warned: set[str] = set()
         self._counted: dict[tuple[str, str], tuple[AnyEntry, int]] = {}
         self._pieces: dict[tuple[str, str], tuple[AnyEntry, Piece]] = {}
+
+    @property
+    def size(self) -> int:
+        """The bytes of the log that are remembered, and of what was recalled: a block and the texts in it."""
+        folded = self.folding.size if self.folding is not None else 0
+        return folded + sum(2 * len(each.text) for each in self.recalled.values())
 
     def start(self, entries: Iterable[AnyEntry]) -> None:
         """The entries that a view needs, as far as the log goes."""
@@ -125,10 +152,12 @@ class Memo:
             return
         if isinstance(entry, Note) and entry.kind == RESTART:
             self.folding = Folding([entry])
+            self.recalled = {}
         elif not self.folding.add(entry):
             self.folding = None
         if isinstance(entry, Compaction):
             self.anchors.clear()
+            self.recalled = {}
             self.results.clear()
             self._counted.clear()
             self._pieces.clear()
@@ -152,6 +181,17 @@ class Memo:
                 self._pieces.clear()
             self._pieces[key] = (entry, piece)
         return piece
+
+    def quotations(self, stands: Mapping[str, str]) -> dict[str, User]:
+        """The texts that stand before turns, as messages: the same from one request to the next, so that they
+        are counted once."""
+        known, self.quoted = self.quoted, {}
+        for turn, text in stands.items():
+            said = known.get(turn)
+            if said is None or said.content != text:
+                said = msgspec.structs.replace(quotation(text), id=f"recalled {turn}")
+            self.quoted[turn] = said
+        return dict(self.quoted)
 
     def counter(self, counter: Counter) -> Counter:
         """The same counter, which counts an entry once, for an entry never changes."""
@@ -235,7 +275,8 @@ class Seeing:
         counter = self.counter(wants.model)
         limits = limits_of(self._settings.budget, self._hard(wants, counter))
         seen = self._shortened(seen, limits.tool_result, counter)
-        return Prepared(seen, limits, counter, (*self.memory_blocks(), *wants.memory), wants)
+        blocks = (*self.memory_blocks(), *wants.memory)
+        return Prepared(seen, limits, counter, blocks, wants, self.memo.quotations(wants.stands))
 
     def context(self, turn: str | None, wants: Wants) -> Context:
         """See `Session.context`."""
@@ -246,8 +287,15 @@ class Seeing:
         return context
 
     def fitted(self, prepared: Prepared) -> Context:
-        """The context of what was prepared. Payloads are fetched for what is shown alone."""
-        seen, wants = prepared.seen, prepared.wants
+        """The context of what was prepared. Payloads are fetched for what is shown alone. What was recalled
+        for turns before stands there as long as nothing else is left out for it."""
+        context = self._fitted(prepared, prepared.quoting())
+        if prepared.quoted and (context.turns_left_out or context.degraded):
+            return self._fitted(prepared, prepared.seen)
+        return context
+
+    def _fitted(self, prepared: Prepared, seen: View) -> Context:
+        wants = prepared.wants
         fetched: dict[int, AnyEntry] = {}
         while True:
             context = fit(

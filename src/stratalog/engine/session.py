@@ -389,6 +389,11 @@ class Session:
         return self._seeing.memory_blocks(now=True)
 
     @property
+    def seeing(self) -> Seeing:
+        """The session's views and contexts, for those who make requests of them."""
+        return self._seeing
+
+    @property
     def working_memory(self) -> WorkingDict:
         """The agent's own dictionary; see `WorkingDict`."""
         limit = self._settings.working_memory_limit

@@ -79,6 +79,14 @@ class Strata:
         self.refresh()
         return self.catalog.page(**how)
 
+    def told(self, keys: Iterable[SessionKey]) -> dict[SessionKey, SessionMeta]:
+        """Those of the sessions that are in the list, up to date."""
+        if not self.exists:
+            return {}
+        self.refresh()
+        metas = {key: self.catalog.get(key) for key in keys}
+        return {key: meta for key, meta in metas.items() if meta is not None}
+
     def counted(self, user: str | None = None) -> dict[tuple[str, str], int]:
         """How many sessions each agent has in each channel, up to date; see `Catalog.counted`."""
         if not self.exists:

@@ -119,7 +119,7 @@ def admit(
 ) -> Admitted:
     """What of the materials may enter a prompt, the best first, as one block.
 
-    `count` gives the tokens of a text as it is serialised. `shown` are the ids that the turn before had: they
+    `count` gives the tokens of a text as it is serialised. `shown` are the ids that stand in it already: they
     are not repeated. `released` are contents (`content_of`) that somebody looked at and let pass: they are
     not quarantined again, but quoted as everything is. `trust` says for an origin from which level on it is
     quarantined, or that nothing of it is let in; what it does not say is as in `injection.TIERS`. A text that
