@@ -16,8 +16,10 @@ import pytest
 
 from e2e.browsing import CHROMIUM, PATIENCE, REPLY, WATCH, Model, Served, held, model_server
 from e2e.estate import AGENT, ATTACK, LONG, LONG_TITLE, STRANGE, USER, WRITER, build, configure
+from stratalog import Stratalog
 from stratalog.surfaces.access.tokens import Tokens
 from stratalog.testing.scripted import Gate
+from stratalog.types import Assistant, Note, System, Title, ToolCall, ToolResult, TurnEnd, User
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytest.importorskip("litestar", reason="the HTTP service is not installed")
@@ -46,6 +48,7 @@ TITLES = {
     "quarantine": "隔离区",
     "audit": "审计",
 }
+NOTED = "notes"  # the chat of the session with notes
 
 
 class House(NamedTuple):
@@ -97,7 +100,39 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data, to be copied."""
     made = tmp_path_factory.mktemp("console") / "estate"
     build(made)
+    _noted(made)
     return made
+
+
+def _noted(data: Path) -> None:
+    """A session with the notes that turns leave in a log, and a turn that was withdrawn."""
+    with Stratalog(data) as memory:
+        session = memory.session(f"{AGENT}:http:{NOTED}")
+        session.append(Title(title="注记与撤回"), System(content="回答要简短。"))
+        session.set_metadata(plan="家庭版")
+        session.append(
+            Note(kind="memory_blocks", data={"blocks": ["王峰住在杭州。"], "ids": [], "whose": USER}),
+            User(content="上次说的保险单号是多少？", turn="n1"),
+            Note(kind="recalled", data={"shown": ["0f3c"]}, turn="n1"),
+            Assistant(content="保险单号是 `PL-2209-7741`。", turn="n1", model="gpt-5"),
+            TurnEnd(status="answered", turn="n1"),
+            Note(kind="remembered", data={"seq": 8}),
+            Note(kind="fact", text="王峰对花生过敏", data={"pinned": True}),
+        )
+        asked, called, answered, said, *_ = session.append(
+            User(content="我的银行卡密码是 246810，帮我记住。", turn="n2"),
+            ToolCall(call_id="n2", name="保存笔记", args={"内容": "密码 246810"}, turn="n2"),
+            ToolResult(call_id="n2", name="保存笔记", content="已保存", turn="n2"),
+            Assistant(content="好的，已经记下。\n\n```text\n密码：246810\n```", turn="n2", model="gpt-5"),
+            TurnEnd(status="answered", turn="n2"),
+        )
+        session.withdraw(asked, called, answered, said)
+        session.append(
+            User(content="请改用指纹登录，不要再提密码。", turn="n3"),
+            Assistant(content="明白，之后只用指纹登录。", turn="n3", model="gpt-5"),
+            TurnEnd(status="answered", turn="n3"),
+        )
+        memory.bring_up_to_date()
 
 
 def copied(estate: Path, data: Path, base_url: str = "http://127.0.0.1:9/v1") -> Path:
@@ -183,6 +218,8 @@ def test_on_a_phone_there_is_one_column_and_a_bar_below(phone: Tab) -> None:
         page.get_by_role("heading", level=1, name=heading).wait_for()
         phone.loaded()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    phone.show("#/sessions?agent=nobody").locator(".chip", has_text=WRITER).wait_for()
+    expect(page.locator(".chip", has_text="nobody")).to_be_in_viewport(ratio=1, timeout=PATIENCE)
 
 
 def test_words_are_words(tab: Tab) -> None:
@@ -191,6 +228,8 @@ def test_words_are_words(tab: Tab) -> None:
     page = tab.show(f"#/sessions/{AGENT}/http/tools")
     assert ATTACK in page.locator("h1", has_text="工具与标记").inner_text()
     assert ATTACK in page.locator(".row.user").inner_text()
+    code = "each => getComputedStyle(each).fontSize === getComputedStyle(each.parentElement).fontSize"
+    assert page.locator(".row.user pre code").evaluate(code)
     page.locator("details.tool summary").click()
     assert "小雨" in page.locator("details.tool").inner_text()
     assert not page.locator(".transcript img").count()
@@ -241,11 +280,61 @@ def test_what_was_folded_is_unfolded_to_the_raw_turns(tab: Tab) -> None:
     page.get_by_role("button", name="加载更早的").click()
     first.wait_for()
     assert not page.get_by_role("button", name="加载更早的").count()
+    assert "在此处压缩" in page.locator("p.row.compaction").inner_text()
     page.locator(".fold").get_by_role("button").click()
     first.wait_for(state="detached")
     page.locator(".fold summary").click()
     page.locator(".fold .ref").first.click()
     assert "你好，我的名字是王峰" in page.locator(".row.marked").inner_text()
+
+
+def test_notes_are_one_line_that_opens(tab: Tab) -> None:
+    """Notes between messages are folded, open by key and by click, and open by themselves where the address
+    names one."""
+    where = f"#/sessions/{AGENT}/http/{NOTED}"
+    page = tab.show(where)
+    notes = page.locator(".transcript details.notes")
+    told = [re.sub(r"\s+", " ", each) for each in notes.locator("summary").all_inner_texts()]
+    assert told == [
+        "2 条注记 会话信息、画像已更新",
+        "1 条注记 已给出记忆",
+        "2 条注记 已提炼记忆、记下事实",
+        "1 条注记 撤回消息",
+    ]
+    fact = notes.nth(2).get_by_text("王峰对花生过敏", exact=True)
+    assert not fact.is_visible()
+    notes.nth(2).locator("summary").focus()
+    page.keyboard.press("Enter")
+    fact.wait_for()
+    page.keyboard.press("Enter")
+    fact.wait_for(state="hidden")
+    notes.nth(0).locator("summary").click()
+    notes.nth(0).get_by_text("家庭版").wait_for()
+    seq = notes.nth(2).locator("li").last.get_attribute("id").removeprefix("entry-")
+    page.goto(f"{tab.url}/console/{where}?at={seq}")
+    expect(page.locator("li.marked", has_text="王峰对花生过敏")).to_be_in_viewport(timeout=PATIENCE)
+    page.get_by_role("radio", name="English").check()
+    page.locator("details.notes summary", has_text="2 notes").first.wait_for()
+    page.get_by_role("radio", name="中文").check()
+
+
+def test_what_was_withdrawn_says_so(tab: Tab) -> None:
+    """A message, a call and a reply that a note withdraws are labelled and struck, in both languages; what
+    stands is not. The note leads to them."""
+    page = tab.show(f"#/sessions/{AGENT}/http/{NOTED}")
+    gone = page.locator(".row.withdrawn")
+    expect(gone.locator(".badge", has_text=re.compile("^已撤回$"))).to_have_count(3, timeout=PATIENCE)
+    assert gone.count() == 3
+    struck = "each => getComputedStyle(each).textDecorationLine"
+    assert gone.locator(".words").first.evaluate(struck) == "line-through"
+    assert gone.locator("pre").last.evaluate(struck) == "line-through"
+    assert page.locator(".row:not(.withdrawn) .words").last.evaluate(struck) == "none"
+    page.get_by_role("radio", name="English").check()
+    expect(gone.locator(".badge", has_text=re.compile("^Withdrawn$"))).to_have_count(3, timeout=PATIENCE)
+    page.locator("details.notes", has_text="A message withdrawn").locator("summary").click()
+    page.locator("details.notes a").click()
+    assert "246810" in page.locator(".row.user.marked.withdrawn").inner_text()
+    page.get_by_role("radio", name="中文").check()
 
 
 def test_a_reply_streams_in_and_is_in_the_log(tab: Tab, house: House) -> None:
@@ -254,7 +343,7 @@ def test_a_reply_streams_in_and_is_in_the_log(tab: Tab, house: House) -> None:
     used = page.locator(".budget-head p").inner_text()
     gate = Gate()
     house.model.next = [held(gate)]
-    page.get_by_role("textbox", name="消息").fill("周末去西湖骑车，帮我排一下行程")
+    page.get_by_role("textbox", name="消息").fill("周末去西湖骑车，帮我排一下行程。" + "要看湖景，" * 30)
     page.keyboard.press("Enter")
     page.locator(".live", has_text="周六早上七点").wait_for()
     assert "要列出相机清单吗" not in page.locator(".live").inner_text()
@@ -268,7 +357,18 @@ def test_a_reply_streams_in_and_is_in_the_log(tab: Tab, house: House) -> None:
     tab.loaded()
     assert "周末去西湖骑车" in page.locator(".row.user").last.inner_text()
     page = tab.show("#/memory")
-    page.locator(".rows a", has_text="一轮对话 · ").filter(has_text="周末去西湖骑车").wait_for()
+    row = page.locator(".rows a", has_text="一轮对话 · ").filter(has_text="周末去西湖骑车")
+    row.wait_for()
+    assert "虹桥 07:03 → 杭州东 08:02" in row.text_content()
+    assert "`" not in row.text_content()
+    assert row.locator(".wrap").evaluate("each => each.clientHeight < 100 && each.scrollHeight > 100")
+    row.click()
+    preview = page.locator(".record .preview")
+    assert preview.locator(".answer pre").inner_text() == "虹桥 07:03 → 杭州东 08:02"
+    assert "`" not in page.locator(".record").text_content()
+    page = tab.show("#/recall?q=西湖骑车")
+    assert page.locator(".card .preview pre").first.inner_text() == "虹桥 07:03 → 杭州东 08:02"
+    assert "`" not in page.locator(".page .body").text_content()
 
 
 def test_a_turn_that_is_stopped_keeps_what_was_written(tab: Tab, house: House) -> None:
@@ -405,7 +505,8 @@ _SMALL = """() => {
 def test_on_a_phone_a_finger_hits_everything(phone: Tab) -> None:
     """Whatever is tapped is at least 40 pixels high, in every view, in the drawer and in a dialog."""
     small = {}
-    for view, where in {**VIEWS, "strange": f"#/sessions/{WRITER}/wecom/{STRANGE}"}.items():
+    others = {"strange": f"#/sessions/{WRITER}/wecom/{STRANGE}", "notes": f"#/sessions/{AGENT}/http/{NOTED}"}
+    for view, where in {**VIEWS, **others}.items():
         small[view] = phone.show(where).evaluate(_SMALL)
     phone.page.get_by_role("button", name="More", exact=True).click()
     small["drawer"] = phone.page.evaluate(_SMALL)
@@ -444,6 +545,10 @@ def test_what_the_service_names_is_said_in_words(tab: Tab) -> None:
     page = tab.show("#/audit")
     page.locator(".card", has_text="写入").first.wait_for()
     page.locator(".card", has_text="管理员").first.wait_for()
+    page.locator(".card", has_text="该用户的记录").first.wait_for()
+    lines = page.locator(".card .text").all_inner_texts()
+    assert any(AGENT in each for each in lines)
+    assert [each for each in lines if each.count(AGENT) > 1 or each.count(USER) > 1] == []
     line = page.locator(".card", has_text="检索所有人").first
     assert not line.locator(".text").first.inner_text().rstrip().endswith("·")
     line = page.locator(".card", has_text="所有人的记录").first
@@ -478,6 +583,13 @@ def test_the_end_stays_in_sight_when_its_box_shrinks(tab: Tab) -> None:
     assert away < 1
 
 
+# How much of each gauge its bar takes.
+_SHARES = """all => all.map((each) => {
+  const wide = (name) => each.querySelector(name).getBoundingClientRect().width;
+  return wide(".part") / wide(".whole");
+})"""
+
+
 def test_chinese_is_found_and_the_score_is_explained(tab: Tab) -> None:
     """Records, turns and documents are found; a hit's parts add up to its score, and it leads to its turn."""
     page = tab.show("#/recall")
@@ -490,6 +602,18 @@ def test_chinese_is_found_and_the_score_is_explained(tab: Tab) -> None:
     score = float(hit.locator(".score b").inner_text())
     parts = [float(each.replace("−", "-")) for each in hit.locator(".parts .value").all_inner_texts()]
     assert sum(parts) == pytest.approx(score, rel=0.02)
+    page.get_by_text("各组得分不能相互比较").wait_for()
+    for kind in page.locator(".kind").all():
+        shown = [float(each) for each in kind.locator(".score b").all_inner_texts()]
+        most = float(kind.locator(".scale").inner_text().rpartition("至")[2])
+        assert most == pytest.approx(max(shown), rel=0.02)
+        assert kind.locator("summary .gauge").evaluate_all(_SHARES) == pytest.approx(
+            [each / most for each in shown], abs=0.02
+        )
+    most = max(float(each) for each in turns.locator(".score b").all_inner_texts())
+    assert hit.locator(".parts .gauge").evaluate_all(_SHARES) == pytest.approx(
+        [abs(each) / most for each in parts], abs=0.02
+    )
     hit.locator("a").click()
     page.wait_for_selector(".row.marked")
     assert "菜" in page.locator(".row.marked").inner_text()
@@ -541,6 +665,9 @@ def test_jobs_are_retried_and_held_texts_decided(tab: Tab) -> None:
     failed = page.locator(".card", has_text="the model server did not answer within 120 s")
     failed.get_by_role("button", name="重试", exact=True).click()
     page.locator(".card", has_text="profiles").get_by_text("等待", exact=True).wait_for()
+    page.get_by_role("button", name="重试全部失败任务").click()
+    page.get_by_role("button", name="重试全部失败任务").wait_for(state="detached")
+    assert page.locator(".filters").inner_text().rstrip().endswith("完成")
     page = tab.show("#/quarantine")
     attack = page.locator(".card", has_text="忽略之前的所有指令")
     attack.get_by_role("button", name="拒绝").click()
@@ -602,6 +729,7 @@ def test_axe_finds_nothing(house: House, scheme: str) -> None:
     for view, where in {
         **VIEWS,
         "tools": f"#/sessions/{AGENT}/http/tools",
+        "notes": f"#/sessions/{AGENT}/http/{NOTED}",
         "nothing": "#/sessions?agent=nobody",
     }.items():
         page = made.show(where)

@@ -31,8 +31,14 @@ export const sessionHash = (key, query) => hash(["sessions", ...partsOf(key)], q
 // Whose a record is, in words.
 export const scopeOf = (scope) => `${named("scope", scope.kind)} ${scope.id.slice(scope.id.indexOf("/") + 1)}`.trim();
 
+// Whether a record is the preview of a turn: what was asked and how the answer begins, as they were written.
+export const isPreview = (record) => record.key.startsWith("pair ");
+
 // What a record is under; one of a turn has the turn's id, which says nothing to anybody.
-export const keyOf = (record) => (record.key.startsWith("pair ") ? t("One turn") : record.key);
+export const keyOf = (record) => (isPreview(record) ? t("One turn") : record.key);
+
+// What a record says, for a line among others.
+export const textOf = (record) => (isPreview(record) ? unmarked(record.text) : record.text);
 
 // A name that the service gives, in words: those of the kind `kind name` in `words.js`, else as it stands.
 export function named(kind, name) {
@@ -215,8 +221,8 @@ export function More({ pages, label = t("Load more") }) {
   return html`<div class="more"><${Button} onClick=${pages.next} disabled=${pages.loading}>${pages.loading ? t("Loading") : label}<//></div>`;
 }
 
-export function Badge({ kind = "", children }) {
-  return html`<span class="badge ${kind}">${children}</span>`;
+export function Badge({ kind = "", title, children }) {
+  return html`<span class="badge ${kind}" title=${title}>${children}</span>`;
 }
 
 export function Facts({ facts }) {
@@ -234,9 +240,13 @@ const MANY = 9; // choices, from which on they are a list to open
 
 // A choice among names, with how many things each has: chips, or a list where there are many.
 export function Chips({ label, value, options, onChange, name }) {
+  const box = useRef();
+  useEffect(() => {
+    box.current?.querySelector("input:checked")?.closest(".chip").scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [value, options.length]);
   if (options.length > MANY)
     return html`<label class="pick"><span>${label}</span><select value=${value} onChange=${(event) => onChange(event.target.value)}>${options.map(([each, words]) => html`<option key=${each} value=${each} selected=${each === value}>${each ? `${each} (${count(words)})` : words}</option>`)}</select></label>`;
-  return html`<fieldset class="chips"><legend>${label}</legend>${options.map(
+  return html`<fieldset ref=${box} class="chips"><legend>${label}</legend>${options.map(
     ([each, words]) => html`<label key=${each} class="chip"><input type="radio" name=${name} value=${each} checked=${each === value} onChange=${() => onChange(each)} /><span>${each ? html`<bdi>${each}</bdi> <small>${count(words)}</small>` : words}</span></label>`,
   )}</fieldset>`;
 }
@@ -249,6 +259,28 @@ export function Words({ text }) {
     if (place % 3 === 1) return null;
     return html`<${Code} key=${place} language=${pieces[place - 1].trim()} text=${piece.replace(/\n$/, "")} />`;
   })}</div>`;
+}
+
+const REPLY = "\n→ "; // between the parts of a preview
+
+// The preview of a turn: what was asked, and below it how the answer begins.
+export function Preview({ text }) {
+  const [asked, ...reply] = text.split(REPLY);
+  return html`<div class="preview"><${Words} text=${asked} />${reply.length > 0 && html`<div class="answer"><${Words} text=${reply.join(REPLY)} /></div>`}</div>`;
+}
+
+// Words without the marks of fences, headings, stress and code, for an excerpt: it may be on one line, and may end
+// before a fence does.
+export function unmarked(text) {
+  return text
+    .replace(/^[ \t]*```[\w+#.-]*[ \t]*(?:\n|$)/gm, "")
+    .replace(/```[\w+#.-]*(?=\s|$)/g, "")
+    .replace(/`([^`\n]+)`/g, "$1")
+    .replace(/\*\*(?=\S)([^*\n]+)(?<=\S)\*\*/g, "$1")
+    .replace(/^#{1,6} +/gm, "")
+    .replace(/(\s)#{2,6} +/g, "$1")
+    .replace(/\n{3,}/g, "\n\n")
+    .trim();
 }
 
 function Code({ language, text }) {

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { get, path } from "../api.js";
 import { count, t } from "../i18n.js";
-import { Badge, Choice, html, Icon, Named, named, scopeOf, sessionHash, Time, usePages } from "../ui.js";
+import { Badge, Choice, html, Icon, Named, named, partsOf, scopeOf, sessionHash, Time, usePages } from "../ui.js";
 import { Cards, Page } from "./page.js";
 
 const ENDINGS = { done: "Done", refused: "Refused", failed: "Failed" };
@@ -39,17 +39,29 @@ function counted(counts) {
   });
 }
 
+// Whose records were asked for: who asks stands in the line already, and is not named twice.
+function whose(line, scope) {
+  if (scope.id && scope.id === line[scope.kind]) return named("own", scope.kind);
+  return scopeOf(scope);
+}
+
+// The session, whose agent is named where it is not the one that asks.
+function sessionOf(line) {
+  const [agent, ...rest] = partsOf(line.session);
+  return (agent === line.agent ? rest : [agent, ...rest]).join(":");
+}
+
 function Line({ line }) {
   const who = [line.user && `${t("User")} ${line.user}`, line.agent && `${t("Agent")} ${line.agent}`, ...line.roles.map((role) => named("role", role)), line.token && t("Token {id}", { id: line.token })].filter(Boolean);
   const done = line.ending === "done";
   const told = [
-    ...line.scopes.filter((scope) => scope.kind !== "session" || scope.id !== line.session).slice(0, 4).map((scope) => scopeOf(scope)),
+    ...line.scopes.filter((scope) => scope.kind !== "session" || scope.id !== line.session).slice(0, 4).map((scope) => whose(line, scope)),
     ...counted(line.counts),
     ...(done && line.reason && !line.scopes.some((scope) => scope.kind === line.reason) ? [named("why", line.reason)] : []),
   ].map((each) => html` · ${each}`);
   return html`<li class="card line-of" data-item tabindex="-1">
     <p class="what"><${Named} kind="call" name=${line.call} />${!done && html` <${Badge} kind=${KINDS[line.ending]}>${t(ENDINGS[line.ending] || line.ending)}<//>`}</p>
-    <p class="text"><bdi>${who.join(t(", ")) || t("nobody named")}</bdi><span class="faint">${told}${line.session && html` · <a href=${sessionHash(line.session)}>${line.session.slice(line.session.indexOf("/") + 1)}</a>`}</span></p>
+    <p class="text"><bdi>${who.join(t(", ")) || t("nobody named")}</bdi><span class="faint">${told}${line.session && html` · <a href=${sessionHash(line.session)}>${sessionOf(line)}</a>`}</span></p>
     <p class="faint"><${Time} at=${line.at} long /></p>
     ${!done && line.reason && html`<p class="text wrong">${line.reason}</p>`}
   </li>`;

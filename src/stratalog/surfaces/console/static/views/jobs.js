@@ -30,7 +30,7 @@ export function Jobs() {
   const options = [["", t("All")], ...["waiting", "failed", "done"].map((each) => [each, t(STATES[each])])];
   return html`<${Page} title=${t("Jobs")} lead=${t("Work in the background: drawing facts from turns, tidying records, writing the pages about users and agents.")}
     filters=${html`<${Choice} name="jobs" label=${t("State")} value=${state} options=${options} onChange=${setState} />
-      ${(counts.failed || counts.stopped) && html`<${Button} icon="retry" onClick=${all} disabled=${act.busy}>${t("Retry all that failed")}<//>`}`}>
+      ${(counts.failed > 0 || counts.stopped > 0) && html`<${Button} icon="retry" onClick=${all} disabled=${act.busy}>${t("Retry all that failed")}<//>`}`}>
     <${Counts} counts=${counts} names=${STATES} />
     ${pages.first?.today.calls > 0 && html`<p class="faint">${t("Models were asked {calls} times today (UTC), for {tokens} tokens.", pages.first.today)}</p>`}
     <${Failure} error=${act.error} />

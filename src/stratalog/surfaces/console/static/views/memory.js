@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { get, path, remove, seesAll } from "../api.js";
 import { count, share, t } from "../i18n.js";
-import { Badge, Button, Choice, Confirm, Empty, Facts, Failure, go, hash, html, Icon, keyOf, More, scopeOf, Skeleton, Time, useLoad, usePages, named } from "../ui.js";
+import { Badge, Button, Choice, Confirm, Empty, Facts, Failure, go, hash, html, Icon, isPreview, keyOf, More, named, Preview, scopeOf, Skeleton, textOf, Time, useLoad, usePages } from "../ui.js";
 
 const SHOWN = { current: {}, history: { status: ["current", "superseded", "forgotten"] }, conflicts: { conflicts: true } };
 const DEPTH = 2_000; // records among which words are looked for before more must be asked for
@@ -57,7 +57,7 @@ function Nothing({ shown, words }) {
 function RecordRow({ record, chosen, shown }) {
   const where = hash(["memory", record.id], { show: shown === "current" ? "" : shown });
   return html`<li><a data-item href=${where} aria-current=${chosen === record.id ? "page" : undefined}>
-    <span class="wrap" dir="auto">${record.text}</span>
+    <span class="wrap" dir="auto">${textOf(record)}</span>
     <span class="under"><span>${keyOf(record)} · ${scopeOf(record.scope)}</span><${Time} at=${record.updated_at} /></span>
     ${(record.contradicted || record.status !== "current") && html`<span class="marks">${record.contradicted && html`<${Badge} kind="warn">${t("Contradicted")}<//>`}${record.status !== "current" && html`<${Badge}>${t(STATUSES[record.status])}<//>`}</span>`}
   </a></li>`;
@@ -92,7 +92,7 @@ function RecordPane({ who, id, listed, shown, changed }) {
     <${Failure} error=${found.error} again=${found.again} />
     ${!record && !found.error && html`<${Skeleton} rows=${5} />`}
     ${record && html`<div class="body">
-      <p class="statement" dir="auto">${record.text}</p>
+      ${isPreview(record) ? html`<${Preview} text=${record.text} />` : html`<p class="statement" dir="auto">${record.text}</p>`}
       <p class="marks"><${Badge} kind=${KINDS[record.status]}>${t(STATUSES[record.status])}<//>${record.contradicted && html`<${Badge} kind="warn">${t("Contradicted")}<//>`}</p>
       <${Facts} facts=${factsOf(record)} />
       ${record.payload !== record.text && record.payload !== null && html`<details><summary>${t("Payload")}</summary><pre tabindex="0"><code>${JSON.stringify(record.payload, null, 2)}</code></pre></details>`}
@@ -136,7 +136,7 @@ function Others({ title, ids }) {
   const found = useLoad((signal) => Promise.all(ids.slice(0, 10).map((id) => get(path(["memory", "records", id]), { signal }).catch(() => null))), [ids.join()]);
   const known = (found.data || []).filter(Boolean);
   if (!known.length) return null;
-  return html`<section><h2>${title}</h2><ul class="links">${known.map((each) => html`<li key=${each.id}><a href=${hash(["memory", each.id])}><${Icon} name="memory" /><span>${each.text}</span></a></li>`)}</ul></section>`;
+  return html`<section><h2>${title}</h2><ul class="links">${known.map((each) => html`<li key=${each.id}><a href=${hash(["memory", each.id])}><${Icon} name="memory" /><span>${textOf(each)}</span></a></li>`)}</ul></section>`;
 }
 
 function History({ who, record }) {
@@ -149,6 +149,6 @@ function History({ who, record }) {
   );
   return html`<section><h2>${t("History")}</h2>
     <${Failure} error=${pages.error} again=${pages.again} />
-    <ol class="timeline">${pages.items.map((each) => html`<li key=${each.seq}><span><strong>${named("action", each.action)}</strong> <span class="faint"><${Time} at=${each.at} long />${Object.values(each.actor).length > 0 && ` · ${Object.entries(each.actor).map(([name, value]) => `${named("scope", name)} ${name === "session" ? value.slice(value.indexOf("/") + 1) : value}`).join(", ")}`}</span></span><span>${each.record.text}</span>${each.reason && html`<span class="faint">${each.reason}</span>`}</li>`)}</ol>
+    <ol class="timeline">${pages.items.map((each) => html`<li key=${each.seq}><span><strong>${named("action", each.action)}</strong> <span class="faint"><${Time} at=${each.at} long />${Object.values(each.actor).length > 0 && ` · ${Object.entries(each.actor).map(([name, value]) => `${named("scope", name)} ${name === "session" ? value.slice(value.indexOf("/") + 1) : value}`).join(", ")}`}</span></span><span>${textOf(each.record)}</span>${each.reason && html`<span class="faint">${each.reason}</span>`}</li>`)}</ol>
     <${More} pages=${pages} /></section>`;
 }

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { day, decimal, t } from "../i18n.js";
-import { Badge, Button, hash, html, Icon, Named, plainOf, Time, Words } from "../ui.js";
+import { Badge, Button, hash, html, Icon, Named, named, plainOf, Time, Words } from "../ui.js";
 
 const SHOWN = new Set(["user", "assistant", "system", "tool_call", "tool_result", "compaction", "note"]);
 const ENDINGS = new Set(["aborted", "interrupted", "timed_out"]);
@@ -23,6 +23,20 @@ export function rowsOf(entries) {
   return rows;
 }
 
+// The rows with each run of notes as one: `{kind: "notes", entry, notes}`, of which `entry` is the first.
+export function gathered(rows) {
+  const told = [];
+  for (const row of rows) {
+    const last = told.at(-1);
+    if (row.kind !== "note") told.push(row);
+    else if (last?.kind === "notes") last.notes.push(row.entry);
+    else told.push({ kind: "notes", entry: row.entry, notes: [row.entry] });
+  }
+  return told;
+}
+
+const withdraws = (entry) => (entry.type === "note" && entry.kind === "withdrawn" && Array.isArray(entry.data?.entries) ? entry.data.entries : []);
+
 // The newest compaction and the number of the last entry that it stands for; null as long as that is not loaded.
 export function foldOf(entries) {
   const compaction = entries.findLast((each) => each.type === "compaction");
@@ -35,9 +49,10 @@ export function foldOf(entries) {
 export function Transcript({ entries, marked, fork, older, folded, unfold, place }) {
   const rows = rowsOf(entries);
   const fold = foldOf(entries);
+  const gone = new Set(entries.flatMap(withdraws));
   const hidden = fold ? rows.filter((row) => row.entry.seq <= fold.upTo) : [];
   const seen = fold ? rows.filter((row) => row.entry.seq > fold.upTo) : rows;
-  const shown = (list) => list.map((row, at) => html`${at > 0 && dayOf(list[at - 1]) === dayOf(row) ? null : html`<p key=${`day ${row.entry.id}`} class="row day"><span>${day(row.entry.ts)}</span></p>`}<${Row} key=${row.entry.id} row=${row} marked=${marked} fork=${fork} newest=${fold?.compaction.id} />`);
+  const shown = (some) => gathered(some).map((row, at, list) => html`${at > 0 && dayOf(list[at - 1]) === dayOf(row) ? null : html`<p key=${`day ${row.entry.id}`} class="row day"><span>${day(row.entry.ts)}</span></p>`}<${Row} key=${row.entry.id} row=${row} marked=${marked} fork=${fork} newest=${fold?.compaction.id} gone=${gone} place=${place} />`);
   return html`
     ${(!fold || !folded) && older}
     ${fold && !folded && shown(hidden)}
@@ -69,19 +84,47 @@ function Summary({ text, place }) {
   )}</p></div>`;
 }
 
-function Row({ row, marked, fork, newest }) {
+const isHere = (marked, entry) => marked === entry.id || marked === String(entry.seq);
+
+function Row({ row, marked, fork, newest, gone, place: session }) {
   const { entry } = row;
-  const here = marked === entry.id || marked === String(entry.seq);
-  const place = { id: `entry-${entry.seq}`, class: `row ${row.kind} ${here ? "marked" : ""}`, "aria-current": here ? "true" : undefined };
-  if (row.kind === "tool") return html`<div ...${place}><${Tool} name=${row.entry.name} args=${entry.args} result=${row.result} /></div>`;
+  if (row.kind === "notes") return html`<${Notes} notes=${row.notes} marked=${marked} place=${session} />`;
+  const here = isHere(marked, entry);
+  const withdrawn = gone.has(entry.id) || (row.kind === "tool" && gone.has(row.result?.id));
+  const place = { id: `entry-${entry.seq}`, class: `row ${row.kind} ${here ? "marked" : ""} ${withdrawn ? "withdrawn" : ""}`, "aria-current": here ? "true" : undefined };
+  if (row.kind === "tool") return html`<div ...${place}><${Tool} name=${row.entry.name} args=${entry.args} result=${row.result} withdrawn=${withdrawn} /></div>`;
   if (row.kind === "compaction") return html`<p ...${place}><${Icon} name="fold" /> ${entry.id === newest ? t("Here it was folded") : t("Here it was folded once before")} · <${Time} at=${entry.ts} clock /></p>`;
   if (row.kind === "ending") return html`<p ...${place}>${t(`The turn was ${entry.status}`)}${entry.detail ? `: ${entry.detail}` : ""}</p>`;
-  if (row.kind === "note") return html`<p ...${place}><${Icon} name="audit" /> ${t("Note")} <${Named} kind="note" name=${entry.kind} /> ${entry.text}</p>`;
   return html`<article ...${place} tabindex="-1">
-    <header><b>${speaker(entry)}</b>${entry.model && html`<span class="faint">${entry.model}</span>`}<${Time} at=${entry.ts} clock />
+    <header><b>${speaker(entry)}</b>${entry.model && html`<span class="faint">${entry.model}</span>`}<${Time} at=${entry.ts} clock />${withdrawn && html`<${Withdrawn} />`}
       ${fork && html`<${Button} quiet icon="fork" label=${t("Fork after this")} onClick=${() => fork(entry)} />`}</header>
     <${Content} entry=${entry} />
   </article>`;
+}
+
+function Withdrawn() {
+  return html`<${Badge} title=${t("A model sees it no more. It stays in the log.")}>${t("Withdrawn")}<//>`;
+}
+
+// What the log says between messages for itself: one quiet line, which opens.
+function Notes({ notes, marked, place }) {
+  const names = [...new Set(notes.map((each) => named("note", each.kind)))];
+  return html`<details class="row notes" open=${notes.some((each) => isHere(marked, each))}>
+    <summary><span>${t("{n} note|{n} notes", { n: notes.length })}</span><span class="peek">${names.join(t(", "))}</span></summary>
+    <ul>${notes.map((each) => html`<${Note} key=${each.id} entry=${each} here=${isHere(marked, each)} place=${place} />`)}</ul>
+  </details>`;
+}
+
+const DATA = 300; // characters that are shown of what a note has beside its words
+
+function Note({ entry, here, place }) {
+  const [first] = withdraws(entry);
+  const data = first || entry.data === undefined || entry.data === null ? "" : JSON.stringify(entry.data);
+  return html`<li id=${`entry-${entry.seq}`} class=${here ? "marked" : ""} tabindex="-1" aria-current=${here ? "true" : undefined}>
+    <p><${Named} kind="note" name=${entry.kind} /> · <${Time} at=${entry.ts} clock />${first && html` · <a href=${hash(["sessions", ...place], { at: first })}>${t("Go to where it was said")}</a>`}</p>
+    ${entry.text && html`<p class="told" dir="auto">${entry.text}</p>`}
+    ${data && html`<p><code class="raw">${data.length > DATA ? `${data.slice(0, DATA)}…` : data}</code></p>`}
+  </li>`;
 }
 
 const speaker = (entry) => ({ user: t("User"), assistant: t("Assistant"), system: t("System") })[entry.type];
@@ -107,12 +150,12 @@ function Reasoning({ text, open }) {
   return html`<details class="reasoning" open=${open}><summary>${t("Reasoning")}</summary><${Words} text=${text} /></details>`;
 }
 
-function Tool({ name, args, result }) {
+function Tool({ name, args, result, withdrawn }) {
   const answer = result ? (result.text ?? plainOf(result.content)) : "";
   return html`<details class="tool">
     <summary><${Icon} name="tool" /><span>${t("Tool")} <code>${name || "?"}</code></span>
       ${answer && html`<span class="peek" dir="auto">${answer.slice(0, 120)}</span>`}
-      ${!result ? html`<${Badge}>${t("No result")}<//>` : result.error ? html`<${Badge} kind="bad">${t("Failed")}<//>` : null}</summary>
+      ${withdrawn ? html`<${Withdrawn} />` : !result ? html`<${Badge}>${t("No result")}<//>` : result.error ? html`<${Badge} kind="bad">${t("Failed")}<//>` : null}</summary>
     ${args !== undefined && html`<h4>${t("Asked")}</h4><pre tabindex="0" aria-label=${t("Asked")}><code>${typeof args === "string" ? args : JSON.stringify(args, null, 2)}</code></pre>`}
     ${result && html`<h4>${t("Answered")} <small>${t("{n} character|{n} characters", { n: answer.length })}</small></h4><pre class="flow" tabindex="0" dir="auto" aria-label=${t("Answered")}><code>${answer}</code></pre>`}
   </details>`;
