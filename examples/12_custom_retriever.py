@@ -12,7 +12,7 @@ Prints:
 import asyncio
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scripted import model
 
@@ -27,10 +27,10 @@ ORDERS = {"4711": "Order 4711 left the warehouse on Monday."}  # a table, a sear
 
 
 class WithOrders(AgentMemory):
-    def recall(self, session: Session, text: str) -> list[str]:
+    def recall(self, session: Session, text: str, standing: Collection[str] = ()) -> list[str]:
         """What is told of the orders that the message names, then what the memory recalls."""
         known = [ORDERS[number] for number in re.findall(r"\d+", text) if number in ORDERS]
-        return [*known, *super().recall(session, text)]
+        return [*known, *super().recall(session, text, standing)]
 
 
 def prefers_blue(question: str, texts: Sequence[str]) -> list[float]:

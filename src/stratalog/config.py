@@ -41,7 +41,8 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     memory: int | None = 4_000
     summary: int | None = None
     recent: int | None = None
-    recalled: int | None = 8_000
+    recalled: int | None = 4_000
+    standing: int | None = None
     message: int | None = None
     tool_result: int = 8_000
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context.histories import chat_is_strict, histories
-from stratalog.context.budget import NOTICE, Context, Limits, fit
+from stratalog.context.budget import NOTICE, Context, Limits, fit, quotation, stay
 from stratalog.context.shapes.contract import Tool
 from stratalog.context.shapes.openai_chat import OpenAIChatShape
 from stratalog.context.view import View, view
@@ -465,3 +465,25 @@ def test_arguments_are_always_a_json_object(args: object) -> None:
     """Whatever a model gave for arguments, the chat carries a JSON object, as providers ask."""
     whole = seen(User(content="q", turn="A"), ToolCall(call_id="c", name="t", args=args, turn="A"))
     chat_is_strict(fitted(whole, 500).messages())
+
+
+@given(st.lists(st.integers(1, 90), max_size=20), st.integers(0, 400), st.integers(1, 20))
+def test_what_was_recalled_stays_from_the_oldest_on(lengths: list[int], hard: int, more: int) -> None:
+    """So that what is sent keeps its beginning: what has stayed before the newest stays when more comes, as
+    far as the room goes; and the newest stays where it is not over a quarter of all."""
+    limits = Limits(hard=hard)
+    told = {str(place): quotation("x" * length) for place, length in enumerate(lengths)}
+    stays = stay(told, limits, LENGTH.count_entry)
+    cost = {turn: LENGTH.count_entry(said) for turn, said in told.items()}
+    assert list(stays) == [turn for turn in told if turn in stays]
+    older = [turn for turn in stays if turn != str(len(lengths) - 1)]
+    assert older == list(told)[: len(older)]
+    assert sum(cost[turn] for turn in older) <= hard // 8
+    if lengths:
+        newest = str(len(lengths) - 1)
+        assert (newest in stays) == (cost[newest] <= 2 * (hard // 8))
+    longer = stay({**told, "more": quotation("x" * more)}, limits, LENGTH.count_entry)
+    assert list(longer)[: len(older)] == older
+    assert stay(told, Limits(hard=hard, standing=0), LENGTH.count_entry) == {}
+    if sum(cost.values()) <= 400:
+        assert stay(told, Limits(hard=0, standing=400), LENGTH.count_entry) == told

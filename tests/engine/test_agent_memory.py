@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -218,7 +218,7 @@ class Broken:
     def blocks(self, session: Session, shown: Blocks | None) -> Blocks | None:
         raise KeyError("torn")
 
-    def recall(self, session: Session, text: str) -> list[str]:
+    def recall(self, session: Session, text: str, standing: Collection[str] = ()) -> list[str]:
         raise KeyError("lost")
 
     def answer(self, session: Session, turn: str, name: str, args: dict[str, Any]) -> str:
@@ -235,6 +235,8 @@ def test_what_goes_wrong_beside_a_turn_costs_nobody_the_turn(data: Path) -> None
         made = agent(ScriptedModel(["fine"]), Broken())
         events = [event async for event in run(memory.session(KEY), made, "Go.")]
         assert Warned("nothing was recalled: KeyError: 'lost'") in events
+        left_out = [each for each in events if isinstance(each, Warned) and "left out" in each.reason]
+        assert len(left_out) == 1  # it has no `stands`
         (problem,) = memory.sync.problems
         assert problem.reason.startswith("after a turn: nothing to keep")
 

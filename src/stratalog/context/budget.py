@@ -13,7 +13,7 @@ that names it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -30,11 +30,13 @@ from stratalog.types import Compaction, System, ToolResult, User, is_injected
 _STEPS: Final = 8  # in which the room for turns is given up
 _SHARE: Final = 4  # of a degraded context at most one in so many is memory, and so with the summary
 _SHORTEST: Final = 64  # tokens of a result
+_STANDING: Final = 8  # what was recalled for earlier messages is at most one in so many
 NOTICE: Final = "[Earlier turns of this conversation are left out here: they do not fit into the context.]"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens. `hard` is for all together; None is no limit of its own. `tool_result` is for each result."""
+    """Tokens. `hard` is for all together; None is no limit of its own. `tool_result` is for each result, and
+    `standing` for what was recalled before earlier messages (see `stay`)."""
 
     hard: int
     soft: int | None = None
@@ -45,6 +47,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     summary: int | None = None
     recent: int | None = None
     recalled: int | None = None
+    standing: int | None = None
     message: int | None = None
     tool_result: int | None = None
 
@@ -110,6 +113,24 @@ def quotes(turn: TurnView) -> bool:
     """Whether what was recalled stands before the turn (`View.quoting`)."""
     first = turn.entries[0] if turn.entries else None
     return isinstance(first, User) and not first.seq and is_injected(first)
+
+
+def stay(recalled: Mapping[str, User], limits: Limits, count: Callable[[User], int]) -> dict[str, User]:
+    """What of the quotations, the oldest first, goes on standing: from the oldest on, as many as have an
+    eighth of the tokens together, or `limits.standing`; and the newest, if it has no more than twice that. So
+    what is sent keeps its beginning, and a question that follows has what the last one was answered by."""
+    room = limits.hard // _STANDING if limits.standing is None else limits.standing
+    kept: dict[str, User] = {}
+    left = room
+    for turn, said in recalled.items():
+        cost = count(said)
+        if cost <= left:
+            kept[turn] = said
+        left = left - cost if cost <= left else 0
+    for turn, said in [*recalled.items()][-1:]:
+        if count(said) <= 2 * room:
+            kept[turn] = said
+    return kept
 
 
 def fit(

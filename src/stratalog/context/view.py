@@ -85,17 +85,15 @@ class View(msgspec.Struct, frozen=True):
         )
 
     def quoting(self, recalled: Mapping[str, User]) -> View:
-        """The same view with what was recalled for turns, by their ids, before them; but not for the newest.
-        It has no place in the log: its `seq` is 0."""
-        return msgspec.structs.replace(
-            self,
-            turns=tuple(
-                msgspec.structs.replace(turn, entries=(recalled[turn.turn], *turn.entries))
-                if turn.turn in recalled and turn is not self.turns[-1]
-                else turn
-                for turn in self.turns
-            ),
-        )
+        """The same view with what was recalled for turns, by their ids, before the message that each begins
+        with; but not for the newest. It has no place in the log: its `seq` is 0."""
+        turns = [
+            msgspec.structs.replace(turn, entries=(recalled[turn.turn], *turn.entries))
+            if turn.turn in recalled and turn.entries and isinstance(turn.entries[0], User)
+            else turn
+            for turn in self.turns[:-1]
+        ]
+        return msgspec.structs.replace(self, turns=(*turns, *self.turns[-1:]))
 
 
 def view(entries: Iterable[AnyEntry]) -> View:

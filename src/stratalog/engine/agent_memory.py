@@ -11,7 +11,7 @@ agent's and what the tenant shares, and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from stratalog.engine.profiling import PageOf, all_hold, page_files
 from stratalog.engine.reading import withdrawn_by
 from stratalog.engine.recalling import Most, gathered, passed, standing
 from stratalog.engine.remembering import Records
-from stratalog.engine.seeing import Recalled, counter_of, room_of
+from stratalog.engine.seeing import Recalled, counter_of
 from stratalog.engine.session import Session
 from stratalog.errors import AccessDenied, LaneDenied, ModelReplyUnusable
 from stratalog.ids import now_ms
@@ -51,7 +51,6 @@ MOST_WORDS: Final = 8_000  # characters of one page before a conversation
 _MOST: Final = 8  # records that are recalled before a message
 _MOST_SAID: Final = 4_000  # characters of a turn by which is found what is known about it
 _PART: Final = 3, 4
-_SHARE: Final = 8  # what stands before earlier messages has at most one in so many of a request's tokens
 _KNOWN: Final = 50  # records that a model is told of, so that it does not draw them again
 _LASTING: Final = (Layer.MID, Layer.LONG)
 _TITLES: Final = {
@@ -137,37 +136,34 @@ class AgentMemory:
         there = [page for page in pages if page_files(self._records.data, self._records.tenant, page).there]
         return len(there) >= len(shown.texts) and all_hold(self._records.store, pages, shown.ids)
 
-    def recall(self, session: Session, text: str) -> list[str]:
-        """What may matter for a message: one block for a prompt as the gate makes it, or nothing. What stands
-        before earlier messages (`stands`) is not shown again; the log keeps, of a turn under way, what it is
-        shown."""
-        who = self.caller(session)
-        before = shown_before(session)
-        turn = before.start.turn if before.start is not None else ""
-        known = session.seeing.memo.recalled
-        told = standing(self._records.memory, self._records, session, who, known)
-        own = told.pop(turn, None)
-        if before.tags and before.turn not in known:  # as after a restart
-            told[before.turn] = self._found(session, who, before.said, only=before.tags)
-        told = kept(told, _count(session.settings), _room(session.settings))
-        if before.turn:
-            told.setdefault(before.turn, Recalled(""))
-        if own is not None and own.asked == text:
-            made = own
-        else:
-            shown = frozenset(piece.material.id for each in told.values() for piece in each.of)
-            made = self._found(session, who, text, shown=shown)
-            if made.of and before.start is not None:
-                note_shown(session, before.start, [piece.material.id for piece in made.of])
-        if turn:
-            session.seeing.memo.recalled = {**told, turn: made}
-        return [made.text] if made.text else []
-
     def stands(self, session: Session, turn: str) -> dict[str, str]:
-        """What was recalled for turns before, for as long as all of it may be shown to who asks: up to a part
-        of what the budget has for what is recalled, and of the model's window."""
-        told = session.seeing.memo.recalled
-        return {before: each.text for before, each in told.items() if each.text and before != turn}
+        """What was recalled for turns before, as long as all of it may be shown to who asks. For the last of
+        them it is found anew where it is not known here, as after a restart."""
+        who = self.caller(session)
+        memo, before = session.seeing.memo, shown_before(session)
+        known = memo.recalled
+        told = standing(self._records.memory, self._records, session, who, known)
+        if before.tags and before.turn not in known:
+            told[before.turn] = self._found(session, who, before.said, only=before.tags)
+        memo.recalled = told
+        return {each: made.text for each, made in told.items() if made.text and each != turn}
+
+    def recall(self, session: Session, text: str, standing: Collection[str] = ()) -> list[str]:
+        """What may matter for a message: one block for a prompt as the gate makes it, or nothing. What was
+        recalled for the turns that are `standing` is not shown again; the log keeps, of a turn under way,
+        what it is shown."""
+        memo, start = session.seeing.memo, shown_before(session).start
+        turn = start.turn if start is not None else ""
+        told = {each: memo.recalled[each] for each in standing if each in memo.recalled}
+        made = memo.recalled.get(turn)
+        if made is None or made.asked != text:
+            shown = frozenset(piece.material.id for each in told.values() for piece in each.of)
+            made = self._found(session, self.caller(session), text, shown=shown)
+            if made.of and start is not None:
+                note_shown(session, start, [piece.material.id for piece in made.of])
+        if turn:
+            memo.recalled = {**told, turn: made}
+        return [made.text] if made.text else []
 
     def _found(
         self,
@@ -193,7 +189,7 @@ class AgentMemory:
             shown=shown,
         )
         by_id = {each.material.id: each for each in pieces}
-        return Recalled(admitted.text, text, tuple(by_id[id] for id in admitted.ids), now_ms())
+        return Recalled(admitted.text, text, tuple(by_id[id] for id in admitted.ids))
 
     def after(self, session: Session, turn: str) -> str:
         """Remembers a turn that was answered, for who said it: its preview at once, and what the model draws
@@ -342,32 +338,6 @@ def _count(settings: Settings) -> Callable[[str], int]:
     """The tokens of a block before a message."""
     counter = counter_of(settings.model)
     return lambda block: counter.count_entry(User(content=block))
-
-
-def _room(settings: Settings) -> int:
-    """The tokens of what may stand before earlier messages."""
-    model = settings.model
-    part = (room_of(model, settings).tokens if model else settings.context_budget) // _SHARE
-    if settings.budget.recalled is None:
-        return part
-    some, whole = _PART
-    return min(part, settings.budget.recalled * some // whole - _limits(settings).tokens)
-
-
-def kept(told: dict[str, Recalled], count: Callable[[str], int], room: int) -> dict[str, Recalled]:
-    """The blocks, oldest first, while they have at most `room` tokens; else of the newest those that have
-    half of that, or the newest alone: so what is sent keeps its beginning until there is no room again."""
-    costs = {turn: count(each.text) for turn, each in told.items() if each.text}
-    if sum(costs.values()) <= room:
-        return {turn: told[turn] for turn in costs}
-    stay: list[str] = []
-    total = 0
-    for turn, cost in reversed(costs.items()):
-        total += cost
-        if total > (room // 2 if stay else room):
-            break
-        stay.insert(0, turn)
-    return {turn: told[turn] for turn in stay}
 
 
 def _cut(words: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias
 
@@ -46,15 +46,16 @@ class Mind(Protocol):
         others in their place when they tell of what was forgotten. None: they stay."""
         ...
 
-    def recall(self, session: Session, text: str) -> Sequence[str]:
-        """Asked once a turn with the message's words: texts that may matter, the worthiest first. They are
-        shown as data before the message, as far as they fit."""
-        ...
-
     def stands(self, session: Session, turn: str) -> Mapping[str, str]:
-        """Asked after `recall` in this turn: what was recalled for those before, by their ids, and may still
+        """Asked before `recall` in this turn: what was recalled for those before, by their ids, and may still
         be shown. It stands before their messages, so that the model still has what it answered by, and a
         request begins as the last one did. {}: nothing stays."""
+        ...
+
+    def recall(self, session: Session, text: str, standing: Collection[str] = ()) -> Sequence[str]:
+        """Asked once a turn, and after a compaction in it, with the message's words: texts that may matter,
+        the worthiest first. They are shown as data before the message, as far as they fit. `standing` are
+        the turns of which what was recalled is shown already."""
         ...
 
     def answer(self, session: Session, turn: str, name: str, args: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ from stratalog.memory.residency import allowed_reach, permits
 from stratalog.memory.service import MAX_NAMED, MAX_PAGE
 from stratalog.recall.documents import words_of
 from stratalog.recall.excerpt import excerpt
-from stratalog.recall.gate import Admitted, Limits, Material, admit
+from stratalog.recall.gate import Admitted, Limits, Material, admit, content_of
 from stratalog.recall.injection import quarantines, verdict
 from stratalog.recall.knowledge import FILE as DOCUMENTS
 from stratalog.recall.knowledge_values import Passage
@@ -64,7 +64,7 @@ MOST: Final = Most()
 
 class Piece(NamedTuple):
     """A material for the gate, whose it is (for a purge of the quarantine), and the record or the chunk of a
-    document that it is, if it is not a turn's."""
+    document that it is; for a turn's the log of its session as it was: its length and its last entry's id."""
 
     material: Material
     session: str = ""
@@ -72,6 +72,7 @@ class Piece(NamedTuple):
     environment: str = ""
     record: Record | None = None
     chunk: str = ""
+    log: tuple[int, str] = (0, "")
 
 
 def gathered(
@@ -87,7 +88,8 @@ def gathered(
 ) -> list[Piece]:
     """What may matter, the best first; of records those of these `scopes`, None: all that the caller has.
     Raises what the stores do, and `LaneDenied`."""
-    asked = text[:MOST_QUERY]
+    # What is asked about a pasted text stands before it or after it.
+    asked = text if len(text) <= MOST_QUERY else f"{text[: MOST_QUERY // 2]}\n{text[-MOST_QUERY // 2 :]}"
     if not asked.strip():
         return []
     sources = [
@@ -197,17 +199,17 @@ def standing(
     metas = memory.strata.told(keys.values()) if keys else {}
     allowed = allowed_reach(session.meta.metadata)
 
-    def stands(piece: Piece, at: int) -> bool:
+    def stands(piece: Piece) -> bool:
         if piece.record is not None:
             return piece.record.id in held
         if piece.chunk:
             return piece.chunk in there
         meta = metas.get(keys[piece.session])
-        if meta is None or meta.created_at > at:  # it is not there, or another of its name
+        if meta is None or not _is_whose(meta, who) or not permits(meta.metadata, allowed):
             return False
-        return _is_whose(meta, who) and permits(meta.metadata, allowed)
+        return _is_that_log(memory, meta, piece.log)
 
-    return {turn: each for turn, each in told.items() if all(stands(piece, each.at) for piece in each.of)}
+    return {turn: each for turn, each in told.items() if all(map(stands, each.of))}
 
 
 # --- records ---
@@ -274,7 +276,7 @@ def _turns(memory: Stratalog, session: Session, who: Caller, text: str, most: in
     related = {str(session.key), own.forked_from}
     every = memory.strata.page(agent=None if who.user else session.key.agent).sessions
     mine = {
-        str(meta.key)
+        str(meta.key): (meta.seq, meta.last)
         for meta in every
         if _is_whose(meta, who)
         and not related & {str(meta.key), meta.forked_from or "-"}
@@ -299,7 +301,16 @@ def _turns(memory: Stratalog, session: Session, who: Caller, text: str, most: in
         for each in found
         if str(each.hit.session) in mine and not each.hit.injected
     )
-    return [each for each in pieces if each is not None][:most]
+    return [each._replace(log=mine[each.session]) for each in pieces if each is not None][:most]
+
+
+def _is_that_log(memory: Stratalog, meta: SessionMeta, known: tuple[int, str]) -> bool:
+    """Whether the session's log is the one that was so long, and ended so, and not another of its name."""
+    seq, last = known
+    if (meta.seq, meta.last) == known:
+        return True
+    at = memory.store.read(parse_key(meta.key), after=seq - 1, before=seq + 1, blobs=False, generations="all")
+    return any(entry.id == last for entry in at)
 
 
 def _is_whose(meta: SessionMeta, who: Caller) -> bool:
@@ -321,11 +332,13 @@ def said_piece(memory: Stratalog, found: Found, who: Caller) -> Piece | None:
     passage = words_of(entry)[hit.start : hit.stop].strip()
     # The whole of it is judged: what is kept out must not enter in parts.
     trust = trust_in(memory, hit.session.agent)
+    part = ""
     if len(passage) > _SHOWN and not quarantines(origin, verdict(passage, origin).level, trust):
         passage = excerpt(passage, hit.terms, _SHOWN)
+        part = content_of(passage)  # other words are answered by another part of it
     return Piece(
         Material(
-            id=f"{hit.session}#{hit.entry_id}:{hit.start}",
+            id=f"{hit.session}#{hit.entry_id}:{hit.start}{part}",
             text=passage,
             origin=origin,
             source=", ".join(filter(None, (day_of(hit.ts), f"session {hit.session.local}"))),

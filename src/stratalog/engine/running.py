@@ -315,7 +315,7 @@ class _Running:
                 async for event in events:
                     yield event
                     if isinstance(event, Compacted):
-                        for reason in await self._noted(freezing_notes):
+                        for reason in [*await self._noted(freezing_notes), *await self._recall()]:
                             yield Warned(reason)
                         prepared, room = await self.turn.call_sync(self._prepare)
             context = await self.turn.call_sync(self.seeing.fitted, prepared)
@@ -390,31 +390,43 @@ class _Running:
         return shape_of(self.model.model).body(prompt)
 
     async def _recall(self) -> list[str]:
-        """Asks once for what may matter; tells what went wrong, for that is no reason to lose a turn."""
+        """Asks for what may matter beside what stands; tells what went wrong, which costs nobody the turn."""
         if self.agent.mind is None:
             return []
-        asked = self.turn.call_sync(self.agent.mind.recall, self.session, self.turn.sync.message.text)
-        found = await outcome_of(asked)
-        if isinstance(found, Exception):
-            return [f"nothing was recalled: {words_of(found)}"]
-        self.recalled = tuple(found)
-        stands = await outcome_of(
-            self.turn.call_sync(self.agent.mind.stands, self.session, self.turn.sync.id)
-        )
+        self.recalled, told = (), []
+        stands = await outcome_of(self.turn.call_sync(self._standing))
         if isinstance(stands, Exception):
-            return [f"what was recalled before is left out: {words_of(stands)}"]
-        self.stands = stands
-        return []
+            told = [f"what was recalled before is left out: {words_of(stands)}"]
+        self.stands = {} if isinstance(stands, Exception) else stands
+        found = await outcome_of(self.turn.call_sync(self._recalled))
+        if isinstance(found, Exception):
+            return [*told, f"nothing was recalled: {words_of(found)}"]
+        self.recalled = found
+        return told
+
+    def _standing(self) -> Mapping[str, str]:
+        """What was recalled for turns before and is shown in this one."""
+        mind, turn = self.agent.mind, self.turn.sync.id
+        stands = mind.stands(self.session, turn) if mind is not None else {}
+        return self.seeing.standing(turn, msgspec.structs.replace(self._wants(), stands=stands))
+
+    def _recalled(self) -> tuple[str, ...]:
+        mind, said = self.agent.mind, self.turn.sync.message.text
+        return tuple(mind.recall(self.session, said, self.stands.keys())) if mind is not None else ()
 
     def _memo(self) -> Memo:
         return self.seeing.memo
 
     def _prepare(self) -> tuple[Prepared, Room]:
         """What the context is made of, counted as the provider was seen to count."""
+        first = self.seeing.prepared(self.turn.sync.id, self._wants())
+        prepared = msgspec.structs.replace(first, counter=self._calibrated(first.counter))
+        return prepared, self._room(self.model.name)
+
+    def _wants(self) -> Wants:
         name = self.model.name
-        room = self._room(name)
-        wants = Wants(
-            budget=room.tokens,
+        return Wants(
+            budget=self._room(name).tokens,
             system=self.agent.system,
             model=name,
             tools=self.offered,
@@ -422,8 +434,6 @@ class _Running:
             recalled=self.recalled,
             stands=self.stands,
         )
-        first = self.seeing.prepared(self.turn.sync.id, wants)
-        return msgspec.structs.replace(first, counter=self._calibrated(first.counter)), room
 
     def _result_room(self) -> tuple[int, Callable[[str], int]]:
         """The tokens that one result is shown with, and how they are counted."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from stratalog.config import BudgetSettings, Settings
-from stratalog.context.budget import Context, Limits, fit, quotation
+from stratalog.context.budget import Context, Limits, fit, quotation, quotes, stay
 from stratalog.context.folding import Folding
 from stratalog.context.memory_words import rendered
 from stratalog.context.shapes.contract import Tool
@@ -111,13 +111,12 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """What was recalled for a turn: the block, "" for one that does not stand any more; for which words; the
-    texts that are in it, as who recalled them knows them; and when (milliseconds UTC)."""
+    """What was recalled for a turn: the block, "" for none; for which words; and the texts that are in it, as
+    who recalled them knows them."""
 
     text: str
     asked: str = ""
     of: tuple[Any, ...] = ()
-    at: int = 0
 
 
 class Memo:
@@ -130,7 +129,7 @@ class Memo:
         self.blocks: tuple[int, tuple[str, ...]] = (0, ())  # the number of their note, and the texts
         self.results: dict[tuple[str, str, int], ToolResult] = {}
         self.recalled: Mapping[str, Recalled] = {}  # by the turn for which it was
-        self.quoted: dict[str, User] = {}
+        self.quoted: Mapping[str, User] = {}
         self.learned: dict[str, int] = {}  # the window that a model was found to have, where it is smaller
         self.warned: set[str] = set()
         self._counted: dict[tuple[str, str], tuple[AnyEntry, int]] = {}
@@ -185,13 +184,15 @@ class Memo:
     def quotations(self, stands: Mapping[str, str]) -> dict[str, User]:
         """The texts that stand before turns, as messages: the same from one request to the next, so that they
         are counted once."""
-        known, self.quoted = self.quoted, {}
+        known, made = self.quoted, {}
         for turn, text in stands.items():
             said = known.get(turn)
             if said is None or said.content != text:
                 said = msgspec.structs.replace(quotation(text), id=f"recalled {turn}")
-            self.quoted[turn] = said
-        return dict(self.quoted)
+            made[turn] = said
+        if made:
+            self.quoted = made
+        return made
 
     def counter(self, counter: Counter) -> Counter:
         """The same counter, which counts an entry once, for an entry never changes."""
@@ -288,11 +289,26 @@ class Seeing:
 
     def fitted(self, prepared: Prepared) -> Context:
         """The context of what was prepared. Payloads are fetched for what is shown alone. What was recalled
-        for turns before stands there as long as nothing else is left out for it."""
+        for turns before stands there as long as no turn is left out for it."""
         context = self._fitted(prepared, prepared.quoting())
         if prepared.quoted and (context.turns_left_out or context.degraded):
-            return self._fitted(prepared, prepared.seen)
+            bare = self._fitted(prepared, prepared.seen)
+            if bare.turns_left_out < context.turns_left_out or bare.degraded < context.degraded:
+                return bare
         return context
+
+    def standing(self, turn: str, wants: Wants) -> dict[str, str]:
+        """What of `wants.stands` is shown in the turn's next request."""
+        if not wants.stands:
+            return {}
+        first = self.prepared(turn, wants)
+        order = {each.turn: place for place, each in enumerate(first.seen.turns)}
+        known = {
+            each: first.quoted[each] for each in sorted(first.quoted.keys() & order, key=order.__getitem__)
+        }
+        tried = msgspec.structs.replace(first, quoted=stay(known, first.limits, first.counter.count_entry))
+        shown = {each.turn for each in self.fitted(tried).turns if quotes(each)}
+        return {each: wants.stands[each] for each in known if each in shown}
 
     def _fitted(self, prepared: Prepared, seen: View) -> Context:
         wants = prepared.wants

@@ -82,8 +82,11 @@ def positive(limit: int) -> int:
 
 
 def asked(query: str, terms: Terms) -> list[str]:
-    """The distinct terms to look for; of a long query, the first 64."""
-    return list(dict.fromkeys(_tokens(query.encode("utf-8", "replace").decode(), terms)))[:MAX_QUERY_TERMS]
+    """The distinct terms to look for; of a long query 64, the first and the last, for what is asked about a
+    text stands before it or after it."""
+    every = list(dict.fromkeys(_tokens(query.encode("utf-8", "replace").decode(), terms)))
+    half = MAX_QUERY_TERMS // 2
+    return every if len(every) <= MAX_QUERY_TERMS else every[:half] + every[-half:]
 
 
 def indexed(record: Record, terms: Terms) -> list[str]:
