@@ -521,7 +521,7 @@ def test_a_session_made_while_one_lists_is_not_missed(data: Path, monkeypatch: p
 
 
 def test_a_doctor_finds_and_repairs(data: Path) -> None:
-    """Damage, leftovers of a crash and foreign files make it unhealthy; repairing moves what is damaged."""
+    """Damage makes it unhealthy; repairing moves what is damaged, and removes what a crash left."""
     with Stratalog(data) as memory:
         talk(memory.session("a:cli:me"), "one", "two")
         assert memory.doctor().healthy
@@ -539,6 +539,25 @@ def test_a_doctor_finds_and_repairs(data: Path) -> None:
         assert mended.moved
         assert mended.leftovers == []
         assert memory.doctor().healthy
+
+
+def test_what_was_never_finished_is_no_illness(data: Path) -> None:
+    """A half-made file is told and harms nobody; a deletion that was cut short does until it is finished."""
+    with Stratalog(data) as memory:
+        talk(memory.session("a:cli:me"), "one", "two")
+        talk(memory.session("a:cli:you"), "three")
+        log = next(data.rglob("*~me.jsonl"))
+        half = log.with_name("cli~me.jsonl.tmp-abcdefgh")
+        half.write_bytes(b"half")
+        found = memory.doctor()
+        assert (found.healthy, found.leftovers, found.undeleted) == (True, [half], [])
+        grave = log.with_name("cli~gone.deleted")
+        grave.write_bytes(next(data.rglob("*~you.jsonl")).read_bytes())
+        found = memory.doctor()
+        assert (found.healthy, found.leftovers, found.undeleted) == (False, [half, grave], [grave])
+        mended = memory.doctor(repair=True)
+        assert (mended.healthy, mended.leftovers) == (True, [])
+        assert [path.name for path in (half, grave) if path.exists()] == []
 
 
 def test_a_doctor_is_not_stopped_by_one_log(data: Path) -> None:

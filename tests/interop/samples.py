@@ -9,10 +9,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stratalog.engine.reading import withdrawal
 from stratalog.interop.contract import ImportedSession, Source, Transcript
 from stratalog.interop.detect import FORMATS
 from stratalog.keys import session_key
-from stratalog.types import AnyEntry, ToolCall, ToolResult, text_of
+from stratalog.types import (
+    AnyEntry,
+    Assistant,
+    Note,
+    System,
+    Title,
+    ToolCall,
+    ToolResult,
+    User,
+    text_of,
+)
 
 MTIME = 1_700_000_000_000
 _E = TypeVar("_E")
@@ -51,6 +62,29 @@ def check(transcript: Transcript) -> None:
 
 def ids(transcript: Transcript) -> set[str]:
     return {entry.id for session in transcript.sessions for entry in session.entries}
+
+
+def withdrawn_talk(ts: int = 1_736_935_200_123) -> list[AnyEntry]:
+    """A log's entries: all that says `gone` is withdrawn by the third from the end, before which another note
+    names what is no message."""
+    said: list[AnyEntry] = [
+        System(content="gone rule"),
+        User(content="gone words"),
+        ToolCall(call_id="1", name="look", args={"at": "gone place"}),
+        ToolResult(call_id="1", name="look", content="gone sight", error=True),
+        Assistant(content="gone reply"),
+        Title(title="A talk"),
+    ]
+    numbered = [msgspec.structs.replace(each, seq=n, id=f"{n:026}", ts=ts) for n, each in enumerate(said, 1)]
+    others = [
+        Note(kind="withdrawn", data={"entries": [f"{6:026}", f"{9:026}"]}),
+        withdrawal(numbered[:5]),
+        User(content="said again"),
+        Assistant(content="and answered"),
+    ]
+    return numbered + [
+        msgspec.structs.replace(each, seq=n, id=f"{n:026}", ts=ts) for n, each in enumerate(others, 7)
+    ]
 
 
 def of(kind: type[_E], source: Transcript | ImportedSession) -> list[_E]:

@@ -7,6 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interop.samples import withdrawn_talk
 from interop.test_native import ENTRIES
 from stratalog.interop.export import to_jsonl, to_markdown
 from stratalog.keys import session_key
@@ -134,6 +135,19 @@ on
 *An entry of the unknown type `dream`*
 """
     )
+
+
+def test_what_was_withdrawn_says_so() -> None:
+    """Each message, call and result that a later note withdraws is whole, and marked; others are not."""
+    said = withdrawn_talk()
+    made = show(*said)
+    for head in ("## System (withdrawn)", "## User (withdrawn)", "## Call: `look` (withdrawn)"):
+        assert f"{head}\n" in made
+    assert f"Error of look (withdrawn), {TIME}" in made
+    assert made.count("(withdrawn)") == 5 + made.count("Note (withdrawn)")
+    for words in ("gone rule", "gone words", "gone place", "gone sight", "gone reply", "said again"):
+        assert words in made
+    assert "(withdrawn)" not in show(*said[:-3]).replace("Note (withdrawn)", "")
 
 
 @given(st.text(alphabet="`a\n", max_size=30))

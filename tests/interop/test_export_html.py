@@ -7,11 +7,14 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interop.samples import withdrawn_talk
 from interop.test_native import ENTRIES
+from stratalog.engine.reading import withdrawal
 from stratalog.interop.export_html import to_html
 from stratalog.interop.export_text import direction_of, language_of, markdown
 from stratalog.keys import session_key
@@ -214,6 +217,35 @@ def test_a_call_holds_its_result() -> None:
     assert [attrs["id"] for attrs in found.all("h3") if "id" in attrs] == ["e4", "e3"]
     assert "failed" in found.text
     assert "no result" in found.text
+
+
+def test_what_was_withdrawn_is_struck_through_and_says_so() -> None:
+    """Messages, calls with their results and the system's words that a later note withdraws are in the page,
+    with a label and struck through; what was said after them is neither."""
+    made = "".join(to_html(KEY, "t", withdrawn_talk()))
+    found = Page(made)
+    check(found)
+    labels = [attrs for attrs in found.all("span") if attrs.get("class") == "label"]
+    struck = [attrs for attrs in found.all("div") if "withdrawn" in (attrs.get("class") or "").split()]
+    assert (len(labels), len(struck)) == (6, 5)  # a call is labelled in its line too
+    assert found.text.count("(withdrawn)") == 6
+    assert "The system's words (withdrawn)" in found.text
+    for words in ("gone rule", "gone words", "gone place", "gone sight", "gone reply"):
+        assert words in found.text
+    after = made[made.index('id="e9"') :]
+    assert "said again" in after
+    assert 'class="label"' not in after
+    assert 'withdrawn"' not in after
+    assert 'class="label"' not in "".join(to_html(KEY, "t", withdrawn_talk()[:-3]))
+
+
+def test_a_withdrawn_question_is_marked_in_the_list() -> None:
+    """The list of questions says which of them were withdrawn."""
+    asked = [User(seq=n, id=f"{n}", content=f"question {n}") for n in range(1, 5)]
+    note = msgspec.structs.replace(withdrawal(asked[1:2]), seq=5, id="5")
+    made = "".join(to_html(KEY, "t", [*asked, note]))
+    listed = made[made.index("<nav>") : made.index("</nav>")].split("<li>")[1:]
+    assert ["(withdrawn)" in each for each in listed] == [False, True, False, False]
 
 
 def test_only_the_last_end_of_a_turn_is_told() -> None:

@@ -6,12 +6,30 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from interop.samples import chats, check, grows, ids, jsonl, of, outline, read
+from stratalog import Stratalog
 from stratalog.interop.contract import Transcript
 from stratalog.interop.detect import detect, find_transcripts, read_transcript
-from stratalog.types import Assistant, Compaction, Image, Reasoning, System, Text, User
+from stratalog.interop.ingest import import_files
+from stratalog.types import (
+    AnyEntry,
+    Assistant,
+    Compaction,
+    Image,
+    Reasoning,
+    System,
+    Text,
+    ToolCall,
+    TurnEnd,
+    User,
+)
 
 SCHEMA = """
 CREATE TABLE sessions (
@@ -177,6 +195,153 @@ def test_older_files() -> None:
     assert lines.chat == whole.chat == ID
     assert lines.meta == {"model": "hermes-4", "platform": "slack"}
     grows("hermes", LINES)
+
+
+def in_memory(memory: Stratalog, *files: Path) -> list[AnyEntry]:
+    """The session after these files were imported one after another, each time adding nothing the second
+    time."""
+    for _ in range(2):
+        added = [made.added for result in import_files(memory, files) for made in result.sessions]
+    assert added == [0] * len(files)
+    assert [one.key for one in memory.sessions().sessions] == [f"local/hermes:import:{ID}"]
+    return list(memory.session(f"hermes:import:{ID}").entries())
+
+
+@pytest.mark.parametrize("first", ["database", "lines", "document"])
+def test_the_same_session_in_two_forms_is_one(tmp_path: Path, first: str) -> None:
+    """Whichever is imported first, each message is there once, in the turn that it was said in, with its call
+    and its result; what only one form has is there too, and what either grows by."""
+    rows = [
+        row(5, "user", "look"),
+        row(6, "assistant", "ok", tool_calls=json.dumps([CALL]), reasoning="hm"),
+        row(7, "tool", "a.py", tool_call_id="c1", tool_name="terminal"),
+        row(8, "assistant", "one file"),
+        row(9, "user", "look"),
+        row(10, "assistant", "only in the database"),
+    ]
+    said = [*LINES[1:], {"role": "assistant", "content": "one file"}, {"role": "user", "content": "look"}]
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    forms = {
+        "database": database(tmp_path / "state.db", rows),
+        "lines": folder / f"{ID}.jsonl",
+        "document": folder / f"session_{ID}.json",
+    }
+    other = "lines" if first == "database" else "database"
+    files = [forms[first], forms[other]]
+    forms["lines"].write_bytes(jsonl(LINES[0], *said))
+    forms["document"].write_text(json.dumps(WHOLE | {"messages": said}))
+    with Stratalog(tmp_path / "data") as memory:
+        entries = in_memory(memory, *files)
+        users = [entry for entry in entries if isinstance(entry, User)]
+        assert [entry.text for entry in users] == ["look", "look"]
+        replies = ["ok", "one file", "only in the database"]
+        assert [entry.text for entry in entries if isinstance(entry, Assistant)] == replies
+        assert [entry.text for entry in entries if isinstance(entry, System)] == ["Be brief."]
+        assert len({entry.response for entry in entries if isinstance(entry, ToolCall)}) == 1
+        turns = memory.session(f"hermes:import:{ID}").view().turns
+        assert [[type(entry).__name__ for entry in turn.entries] for turn in turns] == [
+            ["User", "Assistant", "ToolCall", "ToolResult", "Assistant"],
+            ["User", "Assistant"],
+        ]
+        assert {entry.turn: entry.status for entry in entries if isinstance(entry, TurnEnd)} == {
+            users[0].turn: "answered",
+            users[1].turn: "answered",
+        }
+        # Both go on, and the file says what the database does not.
+        grown = [
+            *said,
+            {"role": "assistant", "content": "only in the file"},
+            {"role": "user", "content": "look"},
+        ]
+        forms["lines"].write_bytes(jsonl(LINES[0], *grown))
+        forms["document"].write_text(json.dumps(WHOLE | {"messages": grown}))
+        (tmp_path / "state.db").unlink()
+        database(tmp_path / "state.db", [*rows, row(11, "user", "look"), row(12, "user", "and on")])
+        later = in_memory(memory, *files[::-1])
+        assert [entry.text for entry in later if isinstance(entry, User)] == [
+            "look",
+            "look",
+            "look",
+            "and on",
+        ]
+        assert later[: len(entries)] == entries
+        told = sorted(entry.text for entry in later if isinstance(entry, Assistant))
+        assert told == sorted([*replies, "only in the file"])
+
+
+@given(
+    said=st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=10),
+    cuts=st.lists(st.tuples(st.sampled_from(("database", "lines")), st.integers(0, 10)), max_size=4),
+)
+@settings(max_examples=25, deadline=None)
+def test_nothing_is_lost_and_nothing_comes_twice(
+    said: list[tuple[str, bool, bool]], cuts: list[tuple[str, int]]
+) -> None:
+    """However often the same words were said, of which each form has some, and in whichever order both are
+    imported while they grow: the log has them as often as the form that has them more often."""
+    rows = [row(n, "user", word) for n, (word, here, _) in enumerate(said) if here]
+    lines = [
+        {"role": "user", "content": word, "timestamp": 1e9 + n}
+        for n, (word, _, here) in enumerate(said)
+        if here
+    ]
+    with TemporaryDirectory() as folder, Stratalog(Path(folder) / "data") as memory:
+        place = Path(folder)
+        for form, size in sorted(cuts, key=lambda cut: cut[1]) + [("database", 10), ("lines", 10)] * 2:
+            if form == "database":
+                for old in place.glob("state.db*"):
+                    old.unlink()
+                list(import_files(memory, [database(place / "state.db", rows[:size])]))
+            else:
+                (place / f"{ID}.jsonl").write_bytes(jsonl(LINES[0], *lines[:size]))
+                list(import_files(memory, [place / f"{ID}.jsonl"]))
+        session = memory.session(f"hermes:import:{ID}")
+        found = [entry.text for entry in session.entries() if isinstance(entry, User)]
+        for word in "ab":
+            most = max(sum(one["content"] == word for one in each) for each in (rows, lines))
+            assert found.count(word) == most
+
+
+def test_what_was_said_here_is_not_taken_for_the_sources(tmp_path: Path) -> None:
+    """The same words in a turn that was taken in the imported session are another message."""
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_bytes(jsonl(*LINES))
+    with Stratalog(tmp_path / "data") as memory:
+        list(import_files(memory, [path]))
+        session = memory.session(f"hermes:import:{ID}")
+        with session.turn("and on") as turn:
+            turn.reply("Yes.")
+        rows = [row(5, "user", "look"), row(20, "user", "and on"), row(21, "assistant", "Yes.")]
+        entries = in_memory(memory, path, database(tmp_path / "state.db", rows))
+        assert [entry.text for entry in entries if isinstance(entry, User)] == ["look", "and on", "and on"]
+
+
+def test_a_summary_that_comes_later_covers_what_is_there(tmp_path: Path) -> None:
+    """Where the file was first, the database's summary stands for the file's entries and no others."""
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_bytes(jsonl(*LINES, {"role": "user", "content": "after"}))
+    rows = [*ROWS[:3], row(4, "assistant", "[CONTEXT COMPACTION] They looked."), row(5, "user", "after")]
+    with Stratalog(tmp_path / "data") as memory:
+        entries = in_memory(memory, path, database(tmp_path / "state.db", rows))
+        (made,) = (entry for entry in entries if isinstance(entry, Compaction))
+        known = {entry.id: entry for entry in entries}
+        assert [type(known[each]).__name__ for each in made.covers] == ["System", "ToolResult"]
+        (turn,) = memory.session(f"hermes:import:{ID}").view().turns
+        assert [entry.text for entry in turn.entries if isinstance(entry, User)] == ["after"]
+
+
+def test_long_messages_are_known_again(tmp_path: Path) -> None:
+    """Also those that the log keeps beside itself, of which an entry has the name only."""
+    long = "word " * 400_000
+    (tmp_path / f"{ID}.jsonl").write_bytes(jsonl(LINES[0], {"role": "user", "content": long}))
+    with Stratalog(tmp_path / "data") as memory:
+        entries = in_memory(
+            memory,
+            tmp_path / f"{ID}.jsonl",
+            database(tmp_path / "state.db", [row(1, "user", long)]),
+        )
+        assert [entry.text for entry in entries if isinstance(entry, User)] == [long]
 
 
 def test_export() -> None:

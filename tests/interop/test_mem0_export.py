@@ -10,7 +10,8 @@ from typing import Any
 
 from interop.samples import chats, check, notes, of, read
 from stratalog import Stratalog
-from stratalog.engine.remembering import Records, Scope
+from stratalog.engine.purging import purge
+from stratalog.engine.remembering import ADMIN, Draft, Layer, Records, Scope, Selector
 from stratalog.interop.contract import ImportedMemory, Transcript
 from stratalog.interop.detect import detect, read_transcript
 from stratalog.interop.ingest import import_files
@@ -103,6 +104,46 @@ def test_records(tmp_path: Path) -> None:
         file.write_text(json.dumps(MEMORIES))
         list(import_files(memory, [file], remember=remember))
         assert [words for words, _ in _current(memory, ana)] == ["Ana has a cat", "Ana lives in Porto"]
+
+
+def test_forgetting_the_entry_takes_the_record(tmp_path: Path) -> None:
+    """A record goes with the entry that it was made of, and what it had closed holds again; importing again
+    does not bring it back. One that a person said too stays, without the entry."""
+    file = tmp_path / "memories.json"
+    ana = Scope("user", "ana")
+    with Stratalog(tmp_path / "data") as memory:
+        for exported in (MEMORIES, MOVED):
+            file.write_text(json.dumps(exported))
+            list(import_files(memory, [file], remember=remember))
+        gone = [one.id for one in of(Note, read_transcript(file)) if one.text.startswith("Ana ")]
+        with Records(memory) as records:
+            who = records.caller(user="ana", agent="mem0")
+            slot = next(one for one in records.service.current(who).records if one.text == "Ana has a cat")
+            said = Draft(layer=Layer.LONG, scope=ana, key=slot.key, text=slot.text, said_at=slot.created_at)
+            assert records.service.remember(who, said).outcome == "merged"
+            done = records.service.forget_source(who, gone)
+            assert (done.forgotten, done.repaired) == (1, 2)
+        lisbon = next(
+            one.id for one in memory.session("mem0:import:user:ana").entries() if "Lisbon" in one.text
+        )
+        assert _current(memory, ana) == [("Ana has a cat", ()), ("Ana lives in Lisbon", (lisbon,))]
+        (again,) = import_files(memory, [file], remember=remember)
+        assert dict(again.sessions[0].memories) == {"refused": 2}
+
+
+def test_purging_the_session_takes_its_records(tmp_path: Path) -> None:
+    """Records of an imported session are purged with it, in whichever scope; importing again is anew."""
+    file = tmp_path / "memories.json"
+    file.write_text(json.dumps(MEMORIES))
+    with Stratalog(tmp_path / "data") as memory:
+        list(import_files(memory, [file], remember=remember))
+        with Records(memory) as records:
+            key = "local/mem0:import:user:ana"
+            purge(memory, records, records.caller(roles=(ADMIN,)), Selector("session", key))
+        assert _current(memory, Scope("user", "ana")) == []
+        assert [words for words, _ in _current(memory, Scope("agent", "mem0"))] == ["Be brief"]
+        (again,) = import_files(memory, [file], remember=remember)
+        assert [dict(made.memories) for made in again.sessions] == [{"stored": 2}, {"merged": 1}]
 
 
 def test_what_cannot_be_kept(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ from stratalog import Settings, Stratalog
 from stratalog.aio import AsyncStratalog
 from stratalog.engine.compaction import Policy
 from stratalog.errors import ContextOverflow, InvalidInput, NotFound, SessionBusy
+from stratalog.ids import new_ulid
 from stratalog.interop.openai_agents import StratalogSession, entries_of, item_of
+from stratalog.log.contract import Reading
 from stratalog.testing.model_server import ModelServer
 from stratalog.testing.scripted import Call, Reply
 from stratalog.types import (
@@ -341,6 +344,109 @@ def test_each_item_is_popped_once(tmp_path: Path) -> None:
             await sessions[0].add_items([user("held")])  # type: ignore[list-item]
             with sessions[0].session.turn("mine"), pytest.raises(SessionBusy):
                 await StratalogSession(two, "chat", wait=0.01).pop_item()
+
+    asyncio.run(body())
+
+
+def looked_at(memory: Stratalog, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many entries of logs were read from here on."""
+    total = 0
+    read = memory.store.read
+
+    def counting(*args: Any, **options: Any) -> Reading:
+        reading = read(*args, **options)
+
+        def each() -> Iterator[Any]:
+            nonlocal total
+            for entry in reading:
+                total += 1
+                yield entry
+
+        return Reading(each(), reading.problems)
+
+    monkeypatch.setattr(memory.store, "read", counting)
+    return lambda: total
+
+
+def popped_by(*sessions: StratalogSession) -> list[str]:
+    """What these sessions pop, one after the other in turn, until nothing is left."""
+
+    async def body() -> list[str]:
+        found: list[str] = []
+        for number in count():
+            item = await sessions[number % len(sessions)].pop_item()
+            if item is None:
+                return found
+            found += words([item])
+        raise AssertionError
+
+    return asyncio.run(body())
+
+
+@pytest.mark.parametrize("objects", [1, 2])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_popping_all_looks_at_each_entry_a_few_times(
+    memory: Stratalog, monkeypatch: pytest.MonkeyPatch, objects: int, compacted: bool
+) -> None:
+    """Popping one after another until nothing is left costs the session's length, not its square; also where
+    two objects do, and where a summary stands before the items. One pop looks at a few entries."""
+    sessions = [StratalogSession(memory, "chat") for _ in range(objects)]
+    many = 150
+    first = [user("before")] if compacted else []
+    asyncio.run(sessions[0].add_items([*first, *(user(str(n)) for n in range(many))]))  # type: ignore[misc]
+    log = sessions[0].session
+    if compacted:
+        entries = list(log.entries())
+        log.append(
+            Compaction(summary="Told.", covers=(entries[0].id, entries[0].id), first_kept=entries[1].id)
+        )
+    assert log.meta.seq  # the session itself has read its log
+    seen = looked_at(memory, monkeypatch)
+    assert asyncio.run(sessions[0].pop_item()) == user(str(many - 1))
+    assert seen() < (4 * many if compacted else 20)
+    assert popped_by(*sessions) == [str(n) for n in reversed(range(many - 1))]
+    assert seen() < 20 * objects * many  # reading it all each time would be 150 times as many
+
+
+_STEPS = st.lists(
+    st.sampled_from(("add", "call", "answer", "pop", "pop", "pop other", "compact", "withdraw", "clear")),
+    max_size=14,
+)
+
+
+@given(steps=_STEPS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_popped_is_always_the_newest_that_is_given(memory: Stratalog, steps: list[str]) -> None:
+    """Whatever happened to the session between two pops, by this object or another, the newest item that
+    `get_items` gives is popped, and None when it gives none."""
+    chat = new_ulid()
+    mine, other = StratalogSession(memory, chat), StratalogSession(memory, chat)
+
+    async def popped(session: StratalogSession) -> None:
+        given = await StratalogSession(memory, chat).get_items()
+        given = given[1:] if mine.session.meta.compacted else given
+        assert await session.pop_item() == (given[-1] if given else None)
+
+    async def body() -> None:
+        for number, step in enumerate(steps):
+            call = {"type": "function_call", "call_id": f"c{number % 3}", "name": "look", "arguments": "{}"}
+            answer = {"type": "function_call_output", "call_id": f"c{number % 2}", "output": str(number)}
+            said = [entry for entry in mine.session.entries() if isinstance(entry, User | ToolCall)]
+            if step == "add":
+                await other.add_items([user(str(number)), user(f"{number}b")])  # type: ignore[list-item]
+            elif step in ("call", "answer"):
+                await mine.add_items([call if step == "call" else answer])  # type: ignore[list-item]
+            elif step == "compact" and said:
+                covers = (said[0].id, said[len(said) // 2].id)
+                mine.session.append(Compaction(summary="Told.", covers=covers))
+            elif step == "withdraw" and said:
+                other.session.withdraw(said[number % len(said)])
+            elif step == "clear":
+                await other.clear_session()
+            elif step.startswith("pop"):
+                await popped(other if step == "pop other" else mine)
+        for session in (mine, other, mine, other):
+            await popped(session)
 
     asyncio.run(body())
 

@@ -623,10 +623,11 @@ def gone(*entries: str) -> frozenset[str]:
 
 
 def test_repair() -> None:
-    """What a model or a tool drew from forgotten entries alone is forgotten; else it loses them and their
-    evidence; what came from none of them is the same."""
+    """What an agent, a model, a tool or an import drew from forgotten entries alone is forgotten; else it
+    loses them and their evidence; what came from none of them is the same."""
     assert repaired(record_of("a"), gone("a"), 9).status == "forgotten"
-    assert repaired(record_of("a", origin="tool"), gone("a", "b"), 9).status == "forgotten"
+    for origin in ("agent", "tool", "import"):
+        assert repaired(record_of("a", origin=origin), gone("a", "b"), 9).status == "forgotten"
     kept = repaired(record_of("a", "b", evidence=3), gone("a"), 9)
     assert (kept.status, kept.sources, kept.evidence) == ("current", (source("b"),), 2)
     said = repaired(record_of("a", origin="user"), gone("a"), 9)

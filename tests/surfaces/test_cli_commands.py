@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from stratalog import Stratalog
 from stratalog.demo import transcript_path
-from stratalog.types import TurnEnd
+from stratalog.types import System, ToolCall, ToolResult, TurnEnd, User
 from surfaces.conftest import CHAT
 from surfaces.terminals import cli, cli_json
 
@@ -186,6 +187,26 @@ def test_show_around_looks_before_a_restart_by_itself(small: Path) -> None:
     assert found.exit_code == 0
     assert "Plan a trip" in found.stdout
     assert f"#{hit['seq']} is from before a restart" in found.stderr
+
+
+def test_show_marks_what_was_withdrawn(small: Path) -> None:
+    """What a note withdraws says so, in short and whole, also when the note is not shown; JSON does not."""
+    with Stratalog(small) as memory:
+        session = memory.session("helper:cli:gone")
+        rule, asked, *_ = session.append(System(content="rule"), User(content="words"), User(content="stays"))
+        called, result = session.append(
+            ToolCall(call_id="c", name="look", args={"at": "sky"}),
+            ToolResult(call_id="c", name="look", content="blue"),
+        )
+        before = cli_json("show", "gone", data=small)["entries"]
+        session.withdraw(rule, asked, called, result)
+    for options in ([], ["--full"], ["--before", 6], ["--around", 2], ["--reverse"], ["--full", "--last", 9]):
+        shown = cli("show", "gone", *options, data=small).stdout.splitlines()
+        marked = [re.search(r"#(\d+)", line) for line in shown if "(withdrawn)" in line]
+        assert sorted(found[1] for found in marked if found) == ["1", "2", "4", "5"], options
+        assert len(marked) == 4
+        assert any("blue" in line for line in shown)
+    assert cli_json("show", "gone", data=small)["entries"][: len(before)] == before
 
 
 def test_show_all_goes_back_before_a_restart(small: Path) -> None:

@@ -61,6 +61,35 @@ def test_a_torn_last_line(data: Path) -> None:
     assert cli("doctor", data=data).exit_code == 0
 
 
+def test_a_file_that_was_not_finished_is_harmless(small: Path) -> None:
+    """What a killed process left is named, with what removes it, and the exit code is 0; --repair does."""
+    half = next(small.rglob("*.jsonl")).with_name("cli~beta.jsonl.tmp-abcdefgh")
+    half.write_bytes(b"half")
+    told = cli("doctor", data=small)
+    assert told.exit_code == 0
+    assert f"  {half}\n" in told.stdout
+    assert "harmless" in told.stdout
+    assert "`stratalog doctor --repair` removes" in told.stdout
+    assert "all is well" in told.stdout
+    assert "wrong" not in told.stdout + told.stderr
+    value = cli_json("doctor", data=small)
+    assert (value["healthy"], value["leftovers"]) == (True, [str(half)])
+    assert "harmless" not in cli("doctor", "--repair", data=small).stdout
+    assert not half.exists()
+
+
+def test_a_deletion_that_was_cut_short_is_not(small: Path) -> None:
+    """What was deleted and is not all gone is wrong, with what finishes it; --repair does."""
+    log = next(small.rglob("*~beta.jsonl"))
+    grave = log.rename(log.with_suffix(".deleted"))
+    told = cli("doctor", data=small)
+    assert told.exit_code == 1
+    assert f"deleted, but not all of it is gone: {grave}\n" in told.stdout
+    assert "`stratalog doctor --repair` finishes" in told.stdout
+    assert cli("doctor", "--repair", data=small).exit_code == 0
+    assert not grave.exists()
+
+
 def test_reading_over_damage_warns(data: Path) -> None:
     """A command that meets damage reads what it can, says so on stderr, and keeps stdout clean."""
     flip(log_of(data), log_of(data).stat().st_size // 2)

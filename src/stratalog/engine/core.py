@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 
+from stratalog import osfiles
 from stratalog.config import Settings, agent_settings, load_settings
 from stratalog.engine.meaning import Embedding
 from stratalog.engine.seeing import Memo
@@ -72,7 +73,11 @@ class Found(msgspec.Struct, frozen=True):
 class Checkup(NamedTuple):
     """What `doctor` found: each log's verification, what it moved to quarantine, files that a crash left,
     files that are no logs, what is wrong with what is derived from the logs, and whether a purge is not
-    finished."""
+    finished.
+
+    Of the leftovers most are files that were never finished, which nothing reads: they are harmless, and a
+    memory with them is healthy. Those of `undeleted` are sessions whose deletion was cut short, with words
+    that are to be gone. `doctor` with `repair` removes both."""
 
     logs: list[Verification]
     moved: list[Problem]
@@ -82,8 +87,12 @@ class Checkup(NamedTuple):
     purging: bool = False
 
     @property
+    def undeleted(self) -> list[Path]:
+        return [path for path in self.leftovers if osfiles.TEMPORARY not in path.name]
+
+    @property
     def healthy(self) -> bool:
-        wrong = self.leftovers or self.foreign or self.derived or self.purging
+        wrong = self.undeleted or self.foreign or self.derived or self.purging
         return not (wrong or any(log.problems for log in self.logs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -85,6 +85,11 @@ def whole(
                 on_problem(Problem(str(error), path=str(error.where.get("path", "")), key=str(key)))
         found.append(entry)
     return found
+
+
+def withdrawn(entries: Sequence[AnyEntry]) -> list[bool]:
+    """Of each of the entries, in their order, whether a later one of them withdraws it from what is seen."""
+    return [left is not entry for entry, left in zip(entries, standing(entries), strict=True)]
 
 
 def without_references(entry: AnyEntry) -> AnyEntry:

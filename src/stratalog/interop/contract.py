@@ -73,7 +73,8 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     a sidechain names the chat it belongs to as `parent`, a branch also the entry it goes on from as `after`.
     `metadata` is what the session is to say of itself (`Session.set_metadata`). `named_by_file` says that
     `chat` is only the file's name, for want of an id in the source: an unrelated conversation may have the
-    same. `memories` are what records are to be made of.
+    same. `in_forms` says that the source may keep the conversation in another form too, with other ids: what
+    the log has of it is known by its words (`forms`). `memories` are what records are to be made of.
     """
 
     agent: str
@@ -84,6 +85,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any]
     metadata: dict[str, Any] = {}
     named_by_file: bool = False
+    in_forms: bool = False
     memories: tuple[ImportedMemory, ...] = ()
 
 

@@ -5,7 +5,8 @@ unknown type is its own line, byte for byte. Before them may stand a line that s
 
 Markdown is for reading: roles and times, calls in code blocks whose fence is longer than any inside them,
 results folded away, compactions quoted. Pictures and files are named, not inlined, and marks of the turn
-(start, end) are left out because the roles show them.
+(start, end) are left out because the roles show them. What was withdrawn says so; since that is known only
+at the end, the session is held in memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from stratalog.engine.reading import withdrawn
 from stratalog.keys import SessionKey
 from stratalog.types import (
     AnyEntry,
@@ -48,6 +50,7 @@ from stratalog.types import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENTRY = msgspec.json.Encoder()
 _TICKS = re.compile(r"`+")
+WITHDRAWN = " (withdrawn)"
 
 
 class ExportHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stratalog_export"):
@@ -87,31 +90,33 @@ def to_jsonl(
 def to_markdown(key: SessionKey, title: str, entries: Iterable[AnyEntry]) -> Iterator[str]:
     """The conversation as Markdown, in pieces that end in a newline. Times are UTC in ISO 8601."""
     yield f"# {_heading(title) or _heading(str(key))}\n\n`{key}`\n"
-    for entry in entries:
-        block = _block(entry)
+    listed = list(entries)
+    for entry, gone in zip(listed, withdrawn(listed), strict=True):
+        block = _block(entry, WITHDRAWN if gone else "")
         if block:
             yield f"\n{block}\n"
 
 
-def _block(entry: AnyEntry) -> str:
+def _block(entry: AnyEntry, mark: str) -> str:
+    """The entry; `mark` goes with who said it."""
     match entry:
         case User():
             who = "User (injected)" if (entry.meta or {}).get("injected") is True else "User"
-            return _titled(who, entry, _shown(entry.content, entry.blob))
+            return _titled(who + mark, entry, _shown(entry.content, entry.blob))
         case Assistant():
             words = _shown(entry.content, entry.blob)
-            return _titled("Assistant", entry, words, entry.model) if words else ""
+            return _titled(f"Assistant{mark}", entry, words, entry.model) if words else ""
         case System():
-            return _titled("System", entry, _shown(entry.content, entry.blob))
+            return _titled(f"System{mark}", entry, _shown(entry.content, entry.blob))
         case ToolCall():
             given = _fenced(json_text(entry.args), "json")
             args = given if entry.blob is None else _named("arguments", entry.blob)
-            return _titled(f"Call: {_inline(entry.name)}", entry, args)
+            return _titled(f"Call: {_inline(entry.name)}{mark}", entry, args)
         case ToolResult():
             what = "Error" if entry.error else "Result"
             name = html.escape(entry.name) or "tool"
             shown = _shown(entry.content, entry.blob, fence=True) or "(empty)"
-            return _folded(f"{what} of {name}, {iso_time(entry.ts)}", shown)
+            return _folded(f"{what} of {name}{mark}, {iso_time(entry.ts)}", shown)
         case Compaction():
             words = entry.summary if entry.blob is None else _named("summary", entry.blob)
             return f"> **Summary of what came before**, {iso_time(entry.ts)}\n>\n{_quoted(words)}"

@@ -6,8 +6,9 @@ bytes say that they are PNG, JPEG, GIF or WebP; all other payloads are named. Th
 forbids whatever is not meant, should something get by.
 
 A call and what came of it are one thing that opens; so are what a model thought and what the system said. A
-compaction shows its summary, and folds what it stands for above it. Each entry has an anchor, `#e` and its
-number. Texts run in their own direction, and say their language where their script tells it.
+compaction shows its summary, and folds what it stands for above it. What was withdrawn is struck through and
+says so. Each entry has an anchor, `#e` and its number. Texts run in their own direction, and say their
+language where their script tells it.
 
 The whole session is held in memory, for what is folded is known only at a compaction.
 """
@@ -19,6 +20,7 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from stratalog.engine.reading import withdrawn
 from stratalog.interop.content import parts_of
 from stratalog.interop.export import iso_time, json_text
 from stratalog.interop.export_style import POLICY, STYLE
@@ -57,6 +59,7 @@ _PICTURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_LABEL = ' <span class="label">(withdrawn)</span>'
 _LISTED = 4  # messages from which on they are listed at the top
 _GIST = 200
 
@@ -109,6 +112,7 @@ class _Page:
         self._answers = set(self._results.values())
         ends = {entry.turn: at for at, entry in enumerate(entries) if isinstance(entry, TurnEnd)}
         self._ends = set(ends.values())
+        self._gone = withdrawn(entries)
 
     def contents(self) -> Iterator[str]:
         """Links to what the user said, where that is worth a list."""
@@ -122,7 +126,8 @@ class _Page:
         yield f"<nav><details><summary>Questions ({len(asked):,})</summary>\n<ol>\n"
         for at, entry in asked:
             words = _clipped(entry.text) or "(no words)"
-            yield f'<li><a href="#{self._anchors[at]}"><bdi{_lang(words)}>{_text(words)}</bdi></a></li>\n'
+            link = f'<a href="#{self._anchors[at]}"><bdi{_lang(words)}>{_text(words)}</bdi></a>'
+            yield f"<li>{link}{self._label(at)}</li>\n"
         yield "</ol>\n</details></nav>\n"
 
     def pieces(self) -> Iterator[_Piece]:
@@ -164,13 +169,13 @@ class _Page:
                 return self._article(at, entry, "assistant", "Assistant", shown, entry.model) if shown else ""
             case System():
                 shown = _content(entry.content, entry.blob)
-                return self._more(at, "The system's words", shown)
+                return self._more(at, f"The system's words{self._label(at)}", self._struck(at, shown))
             case ToolCall():
                 return self._call(at, entry)
             case ToolResult():
                 head = f'<span class="line"><span class="name">{_name(entry.name or "tool")}</span>'
-                state = "result of no call here"
-                return self._tool(at, f'{head}<span class="state">{state}</span></span>', self._result(at))
+                state = f'<span class="state">result of no call here</span>{self._label(at)}'
+                return self._tool(at, f"{head}{state}</span>", self._result(at))
             case TurnEnd():
                 return self._ended(at, entry)
             case Title():
@@ -189,9 +194,10 @@ class _Page:
 
     def _article(self, at: int, entry: AnyEntry, kind: str, who: str, body: str, detail: str = "") -> str:
         told = f'<span class="model"><bdi>{_text(detail)}</bdi></span>' if detail else ""
+        gone = " withdrawn" if self._gone[at] else ""
         return (
-            f'<article class="{kind}" id="{self._anchors[at]}">\n<header><h2>{who}</h2>{told}'
-            f'{self._time(at, entry)}</header>\n<div class="body">\n{body}</div>\n</article>\n'
+            f'<article class="{kind}" id="{self._anchors[at]}">\n<header><h2>{who}</h2>{self._label(at)}'
+            f'{told}{self._time(at, entry)}</header>\n<div class="body{gone}">\n{body}</div>\n</article>\n'
         )
 
     def _call(self, at: int, call: ToolCall) -> str:
@@ -202,10 +208,11 @@ class _Page:
             state = '<span class="state bad">failed</span>'
         head = (
             f'<span class="line"><span class="name">{_name(call.name)}</span>'
-            f'<span class="gist">{_text(_gist(call.args))}</span>{state}</span>'
+            f'<span class="gist">{_text(_gist(call.args))}</span>{state}{self._label(at)}</span>'
         )
         args = _code(json_text(call.args)) if call.blob is None else _named("arguments", call.blob)
-        told = f"<h3><span>Call of {_name(call.name)}</span>{self._time(at, call)}</h3>\n{args}"
+        what = f"<span>Call of {_name(call.name)}</span>{self._label(at)}{self._time(at, call)}"
+        told = f"<h3>{what}</h3>\n{self._struck(at, args)}"
         return self._tool(at, head, told + (self._result(answer) if answer is not None else ""))
 
     def _result(self, at: int) -> str:
@@ -215,7 +222,14 @@ class _Page:
         what = "Error" if entry.error else "Result"
         shown = _content(entry.content, entry.blob, plain=True) or '<p class="event">nothing</p>\n'
         anchor = f' id="{self._anchors[at]}"' if at in self._answers else ""
-        return f"<h3{anchor}><span{bad}>{what}</span>{self._time(at, entry)}</h3>\n{shown}"
+        head = f"<span{bad}>{what}</span>{self._label(at)}{self._time(at, entry)}"
+        return f"<h3{anchor}>{head}</h3>\n{self._struck(at, shown)}"
+
+    def _label(self, at: int) -> str:
+        return _LABEL if self._gone[at] else ""
+
+    def _struck(self, at: int, body: str) -> str:
+        return f'<div class="withdrawn">\n{body}</div>\n' if self._gone[at] else body
 
     def _tool(self, at: int, head: str, inside: str) -> str:
         return (

@@ -97,10 +97,13 @@ img { display: block; max-width: 100%; max-height: 36rem; height: auto; border-r
   white-space: nowrap; flex: 1 1 0; min-width: 0; }
 .tool .state { flex: none; }
 .bad, .tool .bad { color: var(--bad); }
+.withdrawn { color: var(--faint); text-decoration: line-through; }
+.label { flex: none; color: var(--faint); font-size: 0.875rem; }
 .inside { padding: 0 0.9rem 0.7rem; }
 .inside > h3 { font-size: 0.8125rem; color: var(--faint); font-weight: 600; margin: 0.6rem 0 0; display: flex;
   gap: 0.75rem; }
 .inside > h3 > time { margin-inline-start: auto; font-weight: 400; font-size: inherit; }
+.inside > h3 > .label { font-weight: 400; font-size: inherit; }
 .more > .inside { padding-block-start: 0.2rem; }
 .fold { border: 1px dashed var(--line); border-radius: 0.6rem; margin-block: 1.5rem;
   padding: 0.2rem 1rem 1rem; }

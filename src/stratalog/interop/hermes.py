@@ -7,9 +7,9 @@ on from another after a compression, or that another began, names it as its pare
 
 An export has a session with its messages on each line. The older files are `sessions/<id>.jsonl`, which
 begins with a `session_meta`, and `sessions/session_<id>.json`, which holds the whole and is read as it is
-remembered, for no description of it was at hand. The same session in two of these forms is not known to be
-one: import one of them. Trajectories are in ShareGPT's form, which has
-its own importer. Tokens are counted for a session only and are not kept, nor are definitions of tools.
+remembered, for no description of it was at hand. A session that is in the database, or an export of it, and
+in a file too becomes one, by its id (see `forms`). Trajectories are in ShareGPT's form, which has its own
+importer. Tokens are counted for a session only and are not kept, nor are definitions of tools.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from stratalog.interop.build import Builder, chat_id, text
 from stratalog.interop.content import content
@@ -66,6 +68,7 @@ class _Session:
         self._builder.meta |= {fact: head[fact] for fact in _FACTS if text(head.get(fact))}
         self._counts: Counter[str] = Counter()
         self._seen: set[tuple[str, ...]] = set()
+        self._own = own
 
     def put(self, holder: Record | None, messages: Iterable[Record]) -> ImportedSession | None:
         head, builder = self._head, self._builder
@@ -82,7 +85,8 @@ class _Session:
             self._one(record)
         if text(head.get("parent_session_id")):
             builder.branches(chat_id(head["parent_session_id"]), "")
-        return builder.finish()
+        made = builder.finish()
+        return made and msgspec.structs.replace(made, in_forms=self._own)
 
     def _one(self, record: Record) -> None:
         value = record.value

@@ -1,7 +1,8 @@
 """Bringing read transcripts into a memory: what is new in them is appended, what is there already is not.
 
 Entries of the same source have the same ids each time, so importing again adds nothing and importing a file
-that has grown adds its new part. A file that cannot be read stops nothing; its error is its result.
+that has grown adds its new part. Where a program keeps a conversation in two forms, `forms` tells what is
+there already. A file that cannot be read stops nothing; its error is its result.
 
 A source that has no id for its conversation is called by its file's name, and files of one name may have
 nothing to do with one another. Such a conversation goes into the session of that name only when one begins
@@ -26,6 +27,7 @@ from stratalog.engine.session import Session
 from stratalog.errors import ImportFailed, InvalidInput, StratalogError
 from stratalog.interop.contract import ImportedMemory, ImportedSession, Report
 from stratalog.interop.detect import read_transcript
+from stratalog.interop.forms import as_logged
 from stratalog.interop.growing import alone, changed_ends
 from stratalog.keys import SessionKey, session_key
 from stratalog.types import AnyEntry, Assistant, Title, ToolCall, User
@@ -156,7 +158,9 @@ def _bring(
         if imported.named_by_file:
             key = _own(memory, key, _opening(imported.entries), openings)
         session = memory.session(key)
-        logged = list(session.entries(blobs=False, generations="all"))
+        logged = list(session.entries(blobs=imported.in_forms, generations="all"))
+        if imported.in_forms:
+            imported = as_logged(imported, logged)
         present = {entry.id for entry in logged}
         _describe(session, imported)
         # A payload that the file only refers to is not to be had; what the entry says itself is kept.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
@@ -58,6 +59,7 @@ _CALLS: Final = (
     *("computer_call", "tool_search_call", "program"),
 )
 _OUTPUT: Final = "_output"
+_AT_ONCE: Final = 64  # items that are read for `pop_item` beyond the one that it needs
 _ARGUMENTS: Final = ("arguments", "input", "action", "actions", "operation", "code")
 
 Item = dict[str, Any]
@@ -93,6 +95,7 @@ class StratalogSession:
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
         engine = engine_of(memory)
         self.session: Session = engine.session(session_key(agent, channel, chat_id(chat), engine.tenant))
+        self._left = _Left(self.session)
         self._memory = memory
         self._budget = budget
         self._model = model
@@ -161,11 +164,11 @@ class StratalogSession:
         if not self.session.exists:
             return None
         with self.session.held(wait=self._wait) as fence:
-            last = _visible(self.session, 1)[1]
-            if not last:
+            last = self._left.newest()
+            if last is None:
                 return None
-            self.session.withdraw(*last, fence=fence)
-            return item_of(last[0])
+            self.session.withdraw(last, fence=fence)
+            return item_of(last)
 
     def _clear(self) -> None:
         if self.session.exists:
@@ -365,11 +368,21 @@ def _visible(session: Session, limit: int | None) -> tuple[Compaction | None, li
     """The summary that stands for what was folded, and the entries that are items, whole: all, or the newest
     `limit` (below 0: all)."""
     limit = None if limit is not None and limit < 0 else limit
-    if not session.meta.compacted:
+    found = _beside_summary(session) if session.meta.compacted else None
+    if found is None:
         return None, _standing(session, limit)
+    summary, told = found
+    calls = {entry.call_id for entry in told if isinstance(entry, ToolCall)}
+    paired = [entry for entry in told if not isinstance(entry, ToolResult) or entry.call_id in calls]
+    return summary, paired if limit is None else paired[max(0, len(paired) - limit) :]
+
+
+def _beside_summary(session: Session) -> tuple[Compaction, list[AnyEntry]] | None:
+    """The summary, and the items that are seen beside it, also results without their calls; None where there
+    is no summary, as after a restart."""
     seen = session.view()
-    if seen.summary is None:  # it was restarted just now
-        return None, _standing(session, limit)
+    if seen.summary is None:
+        return None
     entries = [*seen.system, *(entry for turn in seen.turns for entry in turn.entries)]
     ids = {entry.id for entry in entries if entry.seq}
     first = min([entry.seq for entry in entries if entry.seq], default=seen.summary.seq)
@@ -377,9 +390,7 @@ def _visible(session: Session, limit: int | None) -> tuple[Compaction | None, li
     told: list[AnyEntry] = [
         entry for entry in after if _is_item(entry) and (entry.id in ids or entry.seq > seen.summary.seq)
     ]
-    calls = {entry.call_id for entry in told if isinstance(entry, ToolCall)}
-    paired = [entry for entry in told if not isinstance(entry, ToolResult) or entry.call_id in calls]
-    return seen.summary, paired if limit is None else paired[max(0, len(paired) - limit) :]
+    return seen.summary, told
 
 
 def _standing(session: Session, limit: int | None) -> list[AnyEntry]:
@@ -400,3 +411,108 @@ def _standing(session: Session, limit: int | None) -> list[AnyEntry]:
 def _is_item(entry: AnyEntry) -> bool:
     """Whether the entry is one of the items: all that was added, and what others said in words."""
     return isinstance(entry, _SAID) and (_MARK in (entry.meta or {}) or _said(entry) is not None)
+
+
+class _Left:
+    """The items that `pop_item` has left, kept from one call to the next.
+
+    Each call takes in what the log has got since, of any process; only where the log is another one by now,
+    or was compacted, is it read anew. So popping all items one after another looks at each entry a few times.
+    An uncompacted log is read back from its end no farther than is popped.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._mutex = threading.Lock()
+        self._clear()
+
+    def newest(self) -> AnyEntry | None:
+        """The newest item that is there, whole; None when there is none."""
+        with self._mutex:
+            new = self._since()
+            if new is None or any(isinstance(entry, Compaction) for entry in new):
+                self._clear()
+                if self._session.meta.compacted:
+                    self._read_beside_summary()
+            else:
+                for entry in new:
+                    self._take(entry)
+            return self._newest()
+
+    def _clear(self) -> None:
+        self._end = (0, "")  # number and id of the last entry that was taken in
+        self._before: int | None = None  # what comes before this entry was not read; None: nothing was
+        self._items: list[AnyEntry] = []
+        self._gone: set[str] = set()
+        self._calls: dict[str, set[str]] = {}
+        self._paired = False
+        self._at_once = 1
+
+    def _since(self) -> list[AnyEntry] | None:
+        """What came after the last entry that was taken in; None where that is not in the log."""
+        if not self._end[0]:
+            return None
+        new: list[AnyEntry] = []
+        for entry in self._session.entries(reverse=True):
+            if entry.seq <= self._end[0]:
+                return new[::-1] if (entry.seq, entry.id) == self._end else None
+            new.append(entry)
+        return None
+
+    def _take(self, entry: AnyEntry) -> None:
+        self._end = (entry.seq, entry.id)
+        self._gone |= withdrawn_by(entry)
+        if _is_item(entry):
+            self._put([entry])
+
+    def _put(self, entries: Iterable[AnyEntry]) -> None:
+        for entry in entries:
+            self._items.append(entry)
+            if isinstance(entry, ToolCall):
+                self._calls.setdefault(entry.call_id, set()).add(entry.id)
+
+    def _newest(self) -> AnyEntry | None:
+        while True:
+            while self._items and self._items[-1].id in self._gone:
+                self._items.pop()
+            found = next((entry for entry in reversed(self._items) if self._is_there(entry)), None)
+            if found is not None or not self._read_back():
+                return found
+
+    def _is_there(self, entry: AnyEntry) -> bool:
+        if entry.id in self._gone:
+            return False
+        if not self._paired or not isinstance(entry, ToolResult):
+            return True
+        return bool(self._calls.get(entry.call_id, set()) - self._gone)
+
+    def _read_back(self) -> bool:
+        """Reads items before those that are known, each time twice as many; whether there were any."""
+        if self._paired:
+            return False
+        found: list[AnyEntry] = []
+        for entry in self._session.entries(before=self._before, reverse=True):
+            if isinstance(entry, Compaction):  # it was compacted just now
+                self._clear()
+                self._read_beside_summary()
+                return bool(self._items)
+            self._end = self._end if self._end[0] else (entry.seq, entry.id)
+            self._before = entry.seq
+            self._gone |= withdrawn_by(entry)
+            if _is_item(entry) and entry.id not in self._gone:
+                found.append(entry)
+                if len(found) >= self._at_once:
+                    break
+        self._at_once = min(2 * self._at_once, _AT_ONCE)
+        self._items = found[::-1]
+        return bool(found)
+
+    def _read_beside_summary(self) -> None:
+        last = next(self._session.entries(reverse=True), None)
+        found = _beside_summary(self._session)
+        if last is None or found is None:
+            return
+        self._end = (last.seq, last.id)
+        self._paired = True
+        # What was added meanwhile comes with the next call.
+        self._put(entry for entry in found[1] if entry.seq <= last.seq)

@@ -62,7 +62,7 @@ _FOREVER: Final = 2**63 - 1
 LASTING: Final = {Layer.SHORT: 0, Layer.MID: 1, Layer.LONG: 2}
 # Who is believed more about where a record came from.
 TRUST: Final = {"model": 0, "tool": 1, "import": 2, "agent": 3, "user": 4}
-_DERIVED: Final = ("model", "tool", "agent")
+_DERIVED: Final = ("model", "tool", "agent", "import")
 SUMMARY_KEY: Final = "summary"
 """The slot of a session's running summary."""
 
@@ -629,8 +629,8 @@ def silent(record: Record, at: int) -> Record:
 
 def repaired(record: Record, entries: frozenset[str], at: int) -> Record:
     """The record after those entries were forgotten: with fewer sources and less evidence, or, when an agent,
-    a model or a tool drew it from them alone, forgotten. So is a running summary, which is of all its sources
-    together. The same record when it came from none of them."""
+    a model, a tool or an import drew it from them alone, forgotten. So is a running summary, which is of all
+    its sources together. The same record when it came from none of them."""
     kept = tuple(each for each in record.sources if each.entry not in entries)
     if kept == record.sources or record.status == "forgotten":
         return record

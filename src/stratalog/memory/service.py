@@ -307,9 +307,9 @@ class MemoryService:
         return Forgotten(forgotten=1, unsupported=_unsupported(store))
 
     def forget_source(self, caller: Caller, entries: Iterable[str], *, reason: str = "") -> Forgotten:
-        """Forgets what was drawn from these entries of logs (at most 1,000): a record that a model or a tool
-        drew from them alone is forgotten, and what it had closed holds again; others keep their other
-        sources. Nothing is drawn from them again into the caller's scopes.
+        """Forgets what was drawn from these entries of logs (at most 1,000): a record that an agent, a
+        model, a tool or an import drew from them alone is forgotten, and what it had closed holds again;
+        others keep their other sources. Nothing is drawn from them again into the caller's scopes.
 
         It reaches the scopes that the caller may write; in what the tenant shares, only sources of the
         caller's own session. An admin reaches every scope of the environment.

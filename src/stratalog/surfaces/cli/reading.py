@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from stratalog import Stratalog
+from stratalog.engine.reading import withdrawn
 from stratalog.engine.session import Session
 from stratalog.errors import InvalidInput, NotFound
 from stratalog.surfaces.cli.bar import Stretch, print_bar
@@ -79,9 +80,16 @@ def show_command(
             )
         else:
             _print_head(state, session)
-            print_entries(state.output, entries, full=full)
+            rest = session.entries(after=before - 1, blobs=False, generations="all") if before else ()
+            print_entries(state.output, entries, full=full, withdrawn=_withdrawn(entries, rest))
             if not entries:
                 state.output.tell("no entries there")
+
+
+def _withdrawn(entries: Iterable[AnyEntry], rest: Iterable[AnyEntry]) -> frozenset[int]:
+    """The numbers of the entries that one of them withdraws, or of the `rest`, which are those after them."""
+    listed = [*sorted(entries, key=lambda entry: entry.seq), *rest]
+    return frozenset(entry.seq for entry, gone in zip(listed, withdrawn(listed), strict=True) if gone)
 
 
 def _has(entries: Iterable[AnyEntry], seq: int) -> bool:

@@ -193,7 +193,7 @@ def forget_source_command(
     ],
     reason: ReasonOption = "",
 ) -> None:
-    """Forget what a model or a tool drew from entries of logs, and draw nothing from them again."""
+    """Forget what was drawn from entries of logs alone, and draw nothing from them again."""
     with desk(state, who) as records:
         records.forget_source(entries, reason=reason)
 

@@ -1,12 +1,13 @@
 """A session's entries as a person reads them.
 
 What was said is shown whole, with who said it and when; calls, results and other bulk are shortened to a few
-lines unless `full`. The number after `#` is the entry's `seq`, by which other commands name it.
+lines unless `full`. The number after `#` is the entry's `seq`, by which other commands name it. What was
+withdrawn says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -51,6 +52,7 @@ COLOURS = {
     "tool": "blue",
     "aside": "dim",
 }
+_WITHDRAWN = "(withdrawn) "
 _RESULT_LINES = 3
 _SUMMARY_LINES = 12
 
@@ -65,12 +67,19 @@ class Block(NamedTuple):
     lines: int = 0
     flat: bool = False  # shown on the heading's own line
     failed: bool = False
+    withdrawn: bool = False
 
 
 def print_entries(
-    out: Output, entries: Iterable[AnyEntry], *, full: bool = False, message_lines: int = 0
+    out: Output,
+    entries: Iterable[AnyEntry],
+    *,
+    full: bool = False,
+    message_lines: int = 0,
+    withdrawn: Collection[int] = (),
 ) -> None:
-    """Prints the entries. `message_lines` shortens what was said too; 0 does not."""
+    """Prints the entries. `message_lines` shortens what was said too; 0 does not. `withdrawn` are the numbers
+    of those that a note withdraws."""
     day = ""
     for entry in entries:
         block = block_of(entry, full=full, message_lines=message_lines)
@@ -83,6 +92,7 @@ def print_entries(
             out.print()
             out.print(Text(f"{out.glyphs.rule * 2} {today} {out.glyphs.rule * 2}", "bold"))
         clock = f"{moment:%H:%M:%S}" if moment else ""
+        block = block._replace(withdrawn=entry.seq in withdrawn)
         _print_block(out, block, entry.seq, clock)
 
 
@@ -148,6 +158,8 @@ def _print_block(out: Output, block: Block, seq: int, clock: str) -> None:
         _print_tool(out, block, Text(f"{sign} ", "red" if block.failed else colour), side)
         return
     head = Text.assemble((out.line(block.who), f"bold {colour}" if colour != "dim" else "dim"))
+    if block.withdrawn:
+        head.append(f" {_WITHDRAWN.strip()}", "dim")
     if block.flat and block.words:
         room = out.width - len(side) - head.cell_len - 5
         head.append(f"  {out.clip(out.line(block.words), room)}", "dim")
@@ -156,14 +168,15 @@ def _print_block(out: Output, block: Block, seq: int, clock: str) -> None:
         out.print()
     out.print(head)
     if not block.flat and block.words:
-        style = "dim" if block.role in ("aside", "system") else ""
+        style = "dim" if block.role in ("aside", "system") or block.withdrawn else ""
         out.print(Text(out.wrap(_shortened(out, block.words, block.lines), 2), style), indent=2)
 
 
 def _print_tool(out: Output, block: Block, sign: Text, side: str) -> None:
     """A call or a result, set in under what the assistant said."""
+    mark = (_WITHDRAWN if block.withdrawn else "", "dim")
     if block.who not in ("result", "error"):
-        head = Text.assemble("  ", sign, (out.line(block.who), "bold"))
+        head = Text.assemble("  ", sign, mark, (out.line(block.who), "bold"))
         if block.flat:
             room = out.width - head.cell_len - len(side) - 4
             head.append(f" {out.clip(out.line(block.words), room)}")
@@ -174,15 +187,14 @@ def _print_tool(out: Output, block: Block, sign: Text, side: str) -> None:
         return
     style = "red" if block.failed else "dim"
     if not block.lines:
-        out.print(Text.assemble("  ", sign, (block.who, "bold"), (f"  {side}", "dim")))
+        out.print(Text.assemble("  ", sign, mark, (block.who, "bold"), (f"  {side}", "dim")))
         out.print(Text(out.wrap(_shortened(out, block.words, 0), 4), style), indent=4)
         return
     words = _shortened(out, block.words, block.lines, out.width - 4)
     first, _, rest = words.partition("\n")
     seq = side.partition(" ")[0]
-    out.print(
-        Text.assemble("  ", sign, (out.clip(first, out.width - len(seq) - 6), style), (f"  {seq}", "dim"))
-    )
+    first = out.clip(first, out.width - len(seq) - len(mark[0]) - 6)
+    out.print(Text.assemble("  ", sign, mark, (first, style), (f"  {seq}", "dim")))
     if rest:
         out.print(Text(rest, style), indent=4)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,8 +67,9 @@ def _print(out: Output, data: Path, checkup: Checkup, repaired: bool) -> None:
                 out.print(_told(out, problem.reason, place_of(problem)), indent=2)
     for problem in (*checkup.foreign, *checkup.derived):
         out.print(Text.assemble((f"{glyphs.failed} ", "red"), _told(out, problem.reason, place_of(problem))))
-    for path in checkup.leftovers:
-        out.print(Text.assemble((f"{glyphs.failed} ", "red"), "left by a crash: ", out.line(str(path))))
+    for path in checkup.undeleted:
+        what = "deleted, but not all of it is gone: "
+        out.print(Text.assemble((f"{glyphs.failed} ", "red"), what, out.line(str(path))))
     entries = sum(log.entries for log in checkup.logs)
     size = sum(log.size for log in checkup.logs)
     table = plain_table()
@@ -85,16 +86,30 @@ def _print(out: Output, data: Path, checkup: Checkup, repaired: bool) -> None:
         if log.quarantined:
             out.print(f"{counted(log.quarantined, 'piece')} in quarantine:")
             out.print(Text(out.line(str(_quarantine(data, log.key))), "dim"), indent=2)
+    _print_unfinished(out, [path for path in checkup.leftovers if path not in checkup.undeleted])
     if checkup.healthy:
         out.print(Text(f"{glyphs.ok} all is well", "bold green"))
     for line in _advice(checkup, repaired):
         out.print(Text(line, "bold red"))
 
 
+def _print_unfinished(out: Output, paths: Sequence[Path]) -> None:
+    """Names the files that were never finished, which is nothing that is wrong."""
+    if not paths:
+        return
+    files = counted(len(paths), "file")
+    out.print(f"{files} that a process left unfinished: harmless, for nothing reads such files")
+    for path in paths:
+        out.print(Text(out.line(str(path)), "dim"), indent=2)
+    out.print("`stratalog doctor --repair` removes such files; run it while nothing else writes here")
+
+
 def _advice(checkup: Checkup, repaired: bool) -> list[str]:
     """What to do about what is wrong, a line for each kind of it."""
     lines = []
-    if checkup.leftovers or any(log.problems for log in checkup.logs):
+    if checkup.undeleted:
+        lines.append("something is wrong; `stratalog doctor --repair` finishes what was deleted")
+    if any(log.problems for log in checkup.logs):
         lines.append(
             "something is still wrong; what is said above was left as it is"
             if repaired
