@@ -38,9 +38,10 @@ class Folding:
         self._turns: tuple[TurnView, ...] = ()
         self._summary: Compaction | None = None
         self._names: set[str] = set()
+        self._withdrawn = False  # something was withdrawn that is among the entries still
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     @property
     def seq(self) -> int:
@@ -49,6 +50,10 @@ class Folding:
 
     @property
     def entries(self) -> Sequence[AnyEntry]:
+        if self._withdrawn:  # all of it at once: many may be withdrawn one by one before anybody looks
+            self._entries = standing(self._entries)
+            self.size = sum(map(_size, self._entries))
+            self._withdrawn = False
         return self._entries
 
     def add(self, entry: AnyEntry) -> bool:
@@ -60,29 +65,29 @@ class Folding:
         self.size += _size(entry)
         if isinstance(entry, Compaction):
             known = {each.id for each in self._entries}
-            self._entries = starts_at(reversed(self._entries))
+            self._entries = starts_at(reversed(self.entries))
             self.size = sum(map(_size, self._entries))
             self._forget()
             return known.issuperset(needs(entry))
         if withdrawn_by(entry):
-            self._entries = standing(self._entries)
-            self.size = sum(map(_size, self._entries))
+            self._withdrawn = True
             self._forget()
         return True
 
     def view(self) -> View:
         """The view of all its entries."""
-        new = self._entries[self._settled :]
+        entries = self.entries
+        new = entries[self._settled :]
         if self._settled and not _goes_on(self._names, new):
             self._forget()
-            new = self._entries
+            new = entries
         at = _settled_at(new)
         if at >= _STEP:
             self._settle(self._settled + at)
-            new = self._entries[self._settled :]
+            new = entries[self._settled :]
         if not self._settled:
-            return view(self._entries)
-        system = tuple(entry for entry in self._entries if isinstance(entry, System))
+            return view(entries)
+        system = tuple(entry for entry in entries if isinstance(entry, System))
         return View(system, self._summary, (*self._turns, *going_on(new, self._summary)))
 
     def _settle(self, at: int) -> None:

@@ -27,7 +27,8 @@ def _is_problem(answer: httpx.Response, status: int) -> dict[str, object]:
 def test_whether_it_runs_is_told_to_anybody(service: Running) -> None:
     """Health and readiness ask for no token."""
     client = service.client()
-    assert client.get("/health").json()["status"] == "ok"
+    told = client.get("/health").json()
+    assert (told["status"], told["token"]) == ("ok", True)
     assert client.get("/ready").json() == {"status": "ready"}
 
 

@@ -17,9 +17,10 @@ from stratalog.surfaces.http.service import needs, service_of
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The process answers."""
+    """The process answers. `token` says whether it asks for one."""
 
     version: str
+    token: bool
     status: Literal["ok"] = "ok"
 
 
@@ -30,8 +31,8 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 @get("/health", operation_id="health", tags=["service"], summary="Whether the service runs", security=[{}])
-async def health() -> Health:
-    return Health(__version__)
+async def health(request: Request[Any, Any, Any]) -> Health:
+    return Health(__version__, not service_of(request).settings.dev)
 
 
 @get(

@@ -62,6 +62,8 @@ export async function ask(method, where, options) {
 
 // A user that was chosen in this tab before, and cannot be asked for with this token, is chosen no more.
 export async function whoAsks() {
+  // Asked without one, a service that wants one would answer with an error, which the browser tells its console.
+  if (!token.get() && (await get("/health")).token) throw new Problem(401);
   try {
     return await get(path(["me"]));
   } catch (error) {
