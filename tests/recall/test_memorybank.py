@@ -109,13 +109,15 @@ def searched(path: Path, language: str) -> list[Found]:
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"MemoryBank is not at {DATA}")
 @pytest.mark.parametrize(
     ("language", "hit", "recall"),
-    [("cn", 0.94, 0.91), ("en", 0.91, 0.90)],  # .960 and .938, .939 and .924 when this was written
+    [("cn", 0.94, 0.91), ("en", 0.91, 0.90)],  # docs/recipes.md has the figures
 )
 def test_first_five(tmp_path: Path, language: str, hit: float, recall: float) -> None:
     """For most questions one of the first five entries is of a turn that answers them."""
     found = searched(tmp_path, language)
-    assert fmean(one.hit(5) for one in found) >= hit
-    assert fmean(one.recall(5) for one in found) >= recall
+    hits, recalls = fmean(one.hit(5) for one in found), fmean(one.recall(5) for one in found)
+    print(f"{language}: hit@5 {hits:.3f}, recall@5 {recalls:.3f} of {len(found)} questions")
+    assert hits >= hit
+    assert recalls >= recall
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"MemoryBank is not at {DATA}")

@@ -218,7 +218,7 @@ _RULES: Final = (
             "abaikan|bo qua|descart|desconsider|dimentica|esquec|gormezden gel|ignora|ignore |ignoreer|"
             "ignorez|ignoriere|ignoruj|irhopyи|lupakan|missachte|negeer|olvid|oublie|unut|vergeet|"
             "vergessen sie|vergiss|yok say|yoksay|zapomnij|зaбyдь|иrhopиpyи|انس|تجاهل|अनदेखा|नज़रअंदाज़|"
-            "ละเว้น|従わない|忘れ|无视|破棄|따르지 마|무시|잊어|잊으"
+            "ละเว้น|従わない|忘れ|无视|破弃|따르지 마|무시|잊어|잊으"
         ),
     ),
     (
@@ -498,6 +498,16 @@ _RULES: Final = (
         True,
         "_key|_password|_pat|_secret|_token|observation",
     ),
+    (
+        "exfiltration",
+        2,
+        r"\b(?:assistant|agent|model|ai|bot|llm)s? (?:must|shall|should|has to|have to|is to|needs to)\b"
+        r"[^.!?]{0,20}\b<send>\b[^.!?]{0,40}\b(?:files?|documents?|data|records?|history|keys?|tokens?"
+        r"|messages?|conversations?|notes|memor(?:y|ies)|everything|contents?)\b[^.!?]{0,20}\b(?:to|at|via|into)"
+        r"\b[^!?]{0,10}<where>",
+        True,
+        " has to| have to| is to| must| needs to| shall| should",
+    ),
     # Behind the user's back.
     (
         "concealment",
@@ -775,6 +785,26 @@ _RULES: Final = (
         r"|option|file|variable|setting|value|line|prompt|pattern))",
         False,
         " bypass| directive| override",
+    ),
+    (
+        "authority",
+        2,
+        r"[\[({<*#] ?(?:system|admin(?:istrator)?|security|developer|root|emergency|maintenance) "
+        r"(?:override|directive|bypass|command) ?[\])}>*#]{1,3}[^.!?]{0,80}\b(?:you|your|new (?:policy|rules?"
+        r"|instructions?|orders?)|disclose|reveal|ignore|disregard|send|print|output|disable|obey|comply"
+        r"|execute|delete)\b",
+        False,
+        " bypass| command| directive| override",
+    ),
+    (
+        "authority",
+        2,
+        r"\b(?:as|i am|i'm|this is|speaking as) (?:your|the|an?) (?:system |security |it )?"
+        r"(?:administrator|admin|developer|creator|owner|operator|supervisor)\b[^.!?]{0,20}"
+        r"\bi (?:now |hereby )?(?:authori[sz]e|permit|allow|order|command|instruct|direct|require)\b "
+        r"(?:you|the (?:assistant|agent|model|ai))\b",
+        True,
+        "admin|creator|developer|operator|owner|supervisor",
     ),
     (
         "authority",

@@ -7,7 +7,7 @@ it: for what it does not know, and for all that is common where it is not instal
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -23,6 +23,8 @@ _MOST: Final = 2**31  # bytes and findings, far beyond what comes here: the dete
 # The detector reads pieces that share some characters: some texts take it the square of their length.
 _PIECE: Final = 16_384
 _SHARED: Final = 4_096
+_TIMES: Final = 8  # to redact can make a secret of what stands around it
+_INSTEAD: Final = ("", "x")  # a name may stand among a secret's letters, or for some of them
 _DONE: Final = r"\[redacted: [a-z0-9 ]{1,60}\]"
 
 
@@ -47,9 +49,20 @@ _VALUE: Final = (
 )
 # One in plain letters: a word and a number. Only after what says that it is a password.
 _PLAIN: Final = r"(?P<secret>[A-Za-z]{3,24}[-_.]?\d{3,10}[!@#$%&*.?]{0,4})(?![\w(\[=/-])"
+# With one digit or two it must end what is said, and be no name of a method, a place or a version.
+_SHORT: Final = (
+    r"(?!(?i:base|sha|md|utf|aes|des|rc|rsa|argon|bcrypt|scrypt|latin|crc|python|version|ver|rev|step|page|line"
+    r"|slide|option|field|column|row|cell|part|chapter|section|level|item|number|node|figure|fig|table)[-_.]?\d)"
+    r"(?P<secret>[A-Za-z]{3,24}[-_.]?\d{1,2}[!@#$%&*.?]{0,4})(?=[\"'”」)]?[^\S\n]{0,2}"
+    r"(?:\Z|[\n.,;:!?。，；！？）]|(?:and|but|so|please|thanks)\b))"
+)
 _NAMES: Final = (
     r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key"
     r"|private[_-]?key|credentials?)"
+)
+_IS_PASSWORD: Final = (
+    r"(?:(?i:\b(?:password|passphrase|passwd|pwd|pin) ?(?:is\b|:|=)\s{0,2})"
+    r"|(?:密码|密碼|口令)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3})[\"'“「]?"
 )
 # The kind, and the pattern whose group `secret` is one; the whole match where there is no such group.
 _PATTERNS: Final = (
@@ -123,25 +136,59 @@ _PATTERNS: Final = (
         "password",
         r"(?:密码|密碼|口令|密钥|密鑰|令牌)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3}[\"']?" + _VALUE,
     ),
-    (
-        "password",
-        r"(?:(?i:\b(?:password|passphrase|passwd|pwd|pin) ?(?:is\b|:|=)\s{0,2})"
-        r"|(?:密码|密碼|口令)[^\S\n]{0,3}(?:[:：=]|是|为|為)[^\S\n]{0,3})[\"'“「]?" + _PLAIN,
-    ),
+    ("password", _IS_PASSWORD + _PLAIN),
+    ("password", _IS_PASSWORD + _SHORT),
 )
 
 
 def redacted(text: str) -> Redacted:
     """The text, which has no lone surrogates, with a name in the place of each secret; the same the second
-    time."""
-    done = [each.span() for each in regex.finditer(_DONE, text)]
-    found = [each for each in _merged([*_detected(text), *_matched(text)]) if not _overlaps(each, done)]
-    parts: list[str] = []
-    at = 0
-    for start, stop, kind in found:
-        parts += [text[at:start], f"[redacted: {kind}]"]
+    time. A name that stands within a secret goes with what is left of that around it."""
+    kinds: list[str] = []
+    for _ in range(_TIMES):
+        found = _found(text)
+        if not found:
+            break
+        parts: list[str] = []
+        at = 0
+        for start, stop, kind in found:
+            parts += [text[at:start], f"[redacted: {kind}]"]
+            at = stop
+        text = "".join([*parts, text[at:]])
+        kinds += [each.kind for each in found]
+    return Redacted(text, tuple(kinds))
+
+
+def _found(text: str) -> list[_Secret]:
+    """The secrets of the text, those around a name with the name."""
+    done = [each.span() for each in regex.finditer(rf"(?:{_DONE})+", text)]
+    found = [each for each in (*_detected(text), *_matched(text)) if not _overlaps(each, done)]
+    for letters in _INSTEAD if done else ():
+        found += _around(text, done, letters)
+    return _merged(found)
+
+
+def _around(text: str, done: list[tuple[int, int]], letters: str) -> list[_Secret]:
+    """The secrets in which the names stand that are there: found with `letters` in the place of each."""
+    parts, starts, ends = [], [0], [0]  # where pieces begin, in what is searched and in the text
+    at = shift = 0
+    for start, stop in done:
+        parts += [text[at:start], letters]
+        starts += [start - shift, start - shift + len(letters)]
+        ends += [start, stop]
+        shift += stop - start - len(letters)
         at = stop
-    return Redacted("".join([*parts, text[at:]]), tuple(each.kind for each in found))
+    searched = "".join([*parts, text[at:]])
+    found = []
+    for each in (*_detected(searched), *_matched(searched)):
+        first, last = bisect_right(starts, each.start) - 1, bisect_left(starts, each.stop) - 1
+        start = ends[first] + each.start - starts[first]
+        # Where it ends with a name, that is where the next piece begins.
+        stop = ends[last + 1] if last % 2 else ends[last] + each.stop - starts[last]
+        secret = _Secret(start, stop, each.kind)
+        if each.stop - each.start > len(letters) and _overlaps(secret, done):
+            found.append(secret)
+    return found
 
 
 def _detected(text: str) -> list[_Secret]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.reading.pdfs import encrypted, pdf
 from stratalog.errors import InvalidInput
 from stratalog.recall.reading.contract import Parsed, covers
 from stratalog.recall.reading.formats import FORMATS, Format, format_of, media_type_of, read
@@ -199,41 +199,6 @@ def test_other_code() -> None:
     assert blocks(read("a.py", b"def f(:\n  x\n", "code")) == [("code", ("def f",), "def f(:\n  x")]
 
 
-def test_pdf() -> None:
-    """Each block knows its page; a page without text is told, and the title is the document's."""
-    parsed = read("a.pdf", pdf("First page\nsecond line", "", "Third", title="The title"), "pdf")
-    assert (parsed.title, parsed.unit, parsed.notes) == ("The title", "page", ("no text on page 2",))
-    assert [
-        (text, block.page) for (_, _, text), block in zip(blocks(parsed), parsed.blocks, strict=True)
-    ] == [
-        ("First page\nsecond line", 1),
-        ("Third", 3),
-    ]
-
-
-def test_pdfs_that_cannot_be_read() -> None:
-    """Encrypted, damaged, cut and empty PDFs each give an error of the tree that says so."""
-    whole = pdf("some words")
-    with pytest.raises(InvalidInput, match="encrypted"):
-        read("a", encrypted(whole, "secret"), "pdf")
-    assert read("a", encrypted(whole, ""), "pdf").text.strip() == "some words"
-    with pytest.raises(InvalidInput, match="has text"):
-        read("a", pdf(""), "pdf")
-    for damaged in (b"", b"%PDF-1.4", b"%PDF-1.4\n" + b"\xff" * 1000, whole[:200]):
-        with pytest.raises(InvalidInput, match=r"damaged|has text"):
-            read("a", damaged, "pdf")
-
-
-@given(st.data())
-def test_a_pdf_that_was_tampered_with_is_read_or_refused(data: st.DataObject) -> None:
-    """Bytes changed anywhere lead to text or to an error of the tree, to nothing else."""
-    whole = bytearray(pdf("some words", "more words"))
-    for _ in range(data.draw(st.integers(1, 8))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    with suppress(InvalidInput):
-        assert covers(read("a", bytes(whole), "pdf"))
-
-
 SIGNS = "# \n\t-`|>*=x中。\"'():d\0\x0c\x85\u2028\r[]<!&;\ud800"
 TAGS = (
     "<p>|</p>|<table>|<tr>|<td>|</table>|<pre>|</pre>|<h1>|</h1>|<!--|-->|<![x[|<script>|</script>|<svg>|</svg>"
@@ -288,3 +253,59 @@ def test_one_huge_line_is_read() -> None:
     for format in FORMATS:
         if format != "pdf":
             assert read("a.py", b"x" * 3_000_000, format).text == "x" * 3_000_000
+
+
+def calls(format: Format, data: bytes) -> int:
+    """How many functions are called to read it."""
+    count = 0
+
+    def called(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        read("a.py", data, format)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+REPEATED: dict[Format, tuple[str, ...]] = {
+    "text": ("a\n\n", "\n", "a"),
+    "html": (
+        "<b ",
+        "<table>",
+        "<ul><li>",
+        "<p>x</p>",
+        "<h1>x",
+        "<tr><td>",
+        "<p hidden>",
+        "<!--",
+        "<a href='",
+    ),
+    "markdown": (
+        "> ",
+        "- a\n",
+        "  - a\n",
+        "# a\n",
+        "|a|\n|-|\n",
+        "[a]: b\n",
+        "`",
+        "[a](b",
+        "a\n=\n",
+        "<div>\n",
+    ),
+    "code": ("a\n", "def f():pass\n", "class A:\n ", "fn x\n\n", "# c\n", "(", "@a\n"),
+}
+
+
+@pytest.mark.parametrize(
+    ("format", "part"), [(format, part) for format, parts in REPEATED.items() for part in parts]
+)
+def test_work_grows_with_the_size(format: Format, part: str) -> None:
+    """Four times the document takes four times the calls, and no more."""
+    read("a.py", b"", format)  # what is made when a format is first read
+    once, four = (calls(format, part.encode() * size) for size in (1_000, 4_000))
+    assert four <= 4.5 * once + 500

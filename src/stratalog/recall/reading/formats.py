@@ -20,7 +20,7 @@ from stratalog.recall.reading.text import decoded, is_binary, read_text
 Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "code"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 # Raised when the same bytes are read otherwise than before, so that they are read again.
-READING: Final = 2
+READING: Final = 3
 
 _ENDINGS: Final[dict[Format, str]] = {
     "text": "txt text log rst adoc org csv tsv srt vtt",

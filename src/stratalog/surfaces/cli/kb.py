@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -82,8 +81,6 @@ def add_command(
     if name and (len(paths) != 1 or paths[0].is_dir()):
         raise InvalidInput("a name is for one document", hint="give one file, or leave --name out")
     out = state.output
-    # What pypdf finds odd in a file that it reads all the same is nothing to tell a person.
-    logging.getLogger("pypdf").addHandler(logging.NullHandler())
     added = Added([], [], [])
     with state.memory() as memory, knowledge_of(memory) as knowledge, _model(memory, describe) as ask:
         found = list(looked_up(paths, recursive=recursive, glob=utf8(glob)))
