@@ -189,6 +189,56 @@ def test_after_a_restart_what_the_turn_before_was_shown_stands_there(data: Path)
     assert (told[2].new, told[2].stood) == (told[0].new, {})  # two turns ago is not looked for
 
 
+def test_the_message_of_the_turn_before_may_have_waited(data: Path) -> None:
+    """It stands in the log before the turn that was before it."""
+    with Stratalog(data, settings=Settings(sync="never")) as memory, Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        session = memory.session("a:cli:new")
+        waiting = [session.submit(text).turn for text in ("Hello.", "The boat.")]
+        for text in ("Hello.", "The boat."):
+            with session.next() as turn:
+                mind = AgentMemory(records, user="ana")
+                mind.recall(session, text, mind.stands(session, turn.id))
+                turn.reply("Aye.")
+    with Stratalog(data, settings=Settings(sync="never")) as memory, Records(memory) as records:
+        told = said(memory, records, "Where?")
+        assert told.stood == {waiting[1]: ["The boat is called Alma."]}
+
+
+def test_what_went_comes_back_in_no_part(data: Path) -> None:
+    """Neither when the turn is gone on with, nor after a restart; and a text stands once."""
+    with Stratalog(data, settings=Settings(sync="never")) as memory, Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        know(records, "ana", "colour", "The boat is blue.")
+        said(memory, records, "boat")
+        who = records.caller(user="ana")
+        (record,) = records.service.current(who, keys=["boat"]).records
+        records.service.forget(who, id=record.id)
+        session = memory.session("a:cli:new")
+        with session.turn("boat") as turn:
+            for _ in range(3):
+                mind = AgentMemory(records, user="ana")
+                stood = mind.stands(session, turn.id)
+                assert (stood, quoted(mind.recall(session, "boat", stood))) == ({}, ["The boat is blue."])
+            turn.reply("Aye.")
+        said(memory, records, "Hm.")
+        with Stratalog(data, settings=Settings(sync="never")) as other, Records(other) as others:
+            assert said(other, others, "boat").new == ["The boat is blue."]
+        told = said(memory, records, "Hm.")
+        assert told.stands == ["The boat is blue."]
+
+
+def test_what_was_recalled_for_one_user_is_no_other_users(memory: Stratalog) -> None:
+    """Also in the same turn, for the same words."""
+    with Records(memory) as records:
+        know(records, "ana", "boat", "The boat is called Alma.")
+        session = memory.session("a:cli:new")
+        with session.turn("boat") as turn:
+            assert AgentMemory(records, user="ana").recall(session, "boat")
+            assert AgentMemory(records, user="bob").recall(session, "boat") == []
+            turn.reply("Aye.")
+
+
 def test_what_is_forgotten_stands_nowhere(memory: Stratalog) -> None:
     """The whole block goes; what of it still holds is recalled for the new message."""
     with Records(memory) as records:

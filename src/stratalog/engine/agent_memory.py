@@ -24,7 +24,7 @@ from stratalog.engine.compaction import summariser_of
 from stratalog.engine.governing import governed
 from stratalog.engine.leaving import reason
 from stratalog.engine.memory_tools import let_in, page_text, pages_of
-from stratalog.engine.minding import note_shown, shown_before
+from stratalog.engine.minding import Before, note_shown, shown_before
 from stratalog.engine.notes import Blocks, asker_of, tag_of, users_in
 from stratalog.engine.profiling import PageOf, all_hold, page_files
 from stratalog.engine.reading import withdrawn_by
@@ -144,25 +144,29 @@ class AgentMemory:
         known = memo.recalled
         told = standing(self._records.memory, self._records, session, who, known)
         if before.tags and before.turn not in known:
-            told[before.turn] = self._found(session, who, before.said, only=before.tags)
-        memo.recalled = told
+            again = self._found(session, who, before.said, only=before.tags)
+            others = {piece.material.id for each in told.values() for piece in each.of}
+            ids = {piece.material.id for piece in again.of}
+            if set(map(tag_of, ids)) == before.tags and not ids & others:
+                told[before.turn] = again
+        memo.recalled = {**_gone(before), **told}
         return {each: made.text for each, made in told.items() if made.text and each != turn}
 
     def recall(self, session: Session, text: str, standing: Collection[str] = ()) -> list[str]:
         """What may matter for a message: one block for a prompt as the gate makes it, or nothing. What was
         recalled for the turns that are `standing` is not shown again; the log keeps, of a turn under way,
         what it is shown."""
-        memo, start = session.seeing.memo, shown_before(session).start
-        turn = start.turn if start is not None else ""
+        memo, before = session.seeing.memo, shown_before(session)
+        turn = before.start.turn if before.start is not None else ""
         told = {each: memo.recalled[each] for each in standing if each in memo.recalled}
         made = memo.recalled.get(turn)
-        if made is None or made.asked != text:
+        if made is None or (made.whose, made.asked) != (self.user, text):
             shown = frozenset(piece.material.id for each in told.values() for piece in each.of)
             made = self._found(session, self.caller(session), text, shown=shown)
-            if made.of and start is not None:
-                note_shown(session, start, [piece.material.id for piece in made.of])
+            if made.of and before.start is not None:
+                note_shown(session, before.start, [piece.material.id for piece in made.of])
         if turn:
-            memo.recalled = {**told, turn: made}
+            memo.recalled = {**_gone(before), **told, turn: made}
         return [made.text] if made.text else []
 
     def _found(
@@ -189,7 +193,7 @@ class AgentMemory:
             shown=shown,
         )
         by_id = {each.material.id: each for each in pieces}
-        return Recalled(admitted.text, text, tuple(by_id[id] for id in admitted.ids))
+        return Recalled(admitted.text, self.user, text, tuple(by_id[id] for id in admitted.ids))
 
     def after(self, session: Session, turn: str) -> str:
         """Remembers a turn that was answered, for who said it: its preview at once, and what the model draws
@@ -332,6 +336,11 @@ def _limits(settings: Settings) -> Limits:
         part, whole = _PART
         tokens = min(tokens, settings.budget.recalled * part // whole)
     return Limits(most=settings.gate.most, tokens=tokens)
+
+
+def _gone(before: Before) -> dict[str, Recalled]:
+    """That nothing stands for the turn before, unless something is: what went is not sought anew."""
+    return {before.turn: Recalled("")} if before.turn else {}
 
 
 def _count(settings: Settings) -> Callable[[str], int]:

@@ -91,12 +91,10 @@ def shown_before(session: Session) -> Before:
         elif isinstance(entry, Note) and entry.kind == RECALLED:
             tags.setdefault(entry.turn, tags_in(entry))
         elif isinstance(entry, TurnStart) and entry.turn and (start is None or entry.turn != start.turn):
-            if before is not None and entry.turn != before.turn:
-                break
-            if start is not None or ended:
-                before = entry
-            else:
-                start = entry
+            if before is None:
+                start, before = (start, entry) if start is not None or ended else (entry, None)
+            elif entry.turn != before.turn and not tags.get(before.turn):
+                break  # else its message is sought on: it may have waited for other turns
         elif isinstance(entry, User) and before is not None and entry.turn == before.turn:
             said = entry.text
             break

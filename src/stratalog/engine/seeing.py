@@ -19,6 +19,7 @@ from stratalog.context.shorten import shortened
 from stratalog.context.view import Seen, TurnView, View, starts_at, view
 from stratalog.engine.notes import blocks_of
 from stratalog.engine.reading import entry_at, heard, whole
+from stratalog.errors import ContextOverflow
 from stratalog.keys import SessionKey
 from stratalog.log import codec
 from stratalog.log.contract import LogStore, OnProblem
@@ -111,10 +112,11 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """What was recalled for a turn: the block, "" for none; for which words; and the texts that are in it, as
-    who recalled them knows them."""
+    """What was recalled for a turn: the block, "" for none; for which user and words; and the texts that are
+    in it, as who recalled them knows them."""
 
     text: str
+    whose: str = ""
     asked: str = ""
     of: tuple[Any, ...] = ()
 
@@ -307,7 +309,10 @@ class Seeing:
             each: first.quoted[each] for each in sorted(first.quoted.keys() & order, key=order.__getitem__)
         }
         tried = msgspec.structs.replace(first, quoted=stay(known, first.limits, first.counter.count_entry))
-        shown = {each.turn for each in self.fitted(tried).turns if quotes(each)}
+        try:
+            shown = {each.turn for each in self.fitted(tried).turns if quotes(each)}
+        except ContextOverflow:  # who fits the turn's request is told
+            return {}
         return {each: wants.stands[each] for each in known if each in shown}
 
     def _fitted(self, prepared: Prepared, seen: View) -> Context:
