@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stratalog.errors import InvalidInput
-from stratalog.memory.dates import resolved
+from stratalog.memory.times import spans
 
 
 def times_in(query: str, zone: str, now_ms: int | None = None) -> list[tuple[int, int]]:
@@ -14,7 +14,6 @@ def times_in(query: str, zone: str, now_ms: int | None = None) -> list[tuple[int
     search needs none, and what remembers dates tells of it."""
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     try:
-        dated = resolved(query, now, zone)
+        return spans(query, now, zone)
     except InvalidInput:
         return []
-    return [(date.when.at, date.ends) for date in dated]

@@ -83,6 +83,10 @@ _WORDS: Final = [
 ]
 _DIGITS: Final = "零一二三四五六七八九"
 _CHINESE_DAYS: Final = "一二三四五六日"
+_SIMPLIFIED: Final = str.maketrans(
+    "週個後這號禮兩幾約過數間內報記曆樣氣線鋒衛臺誌",
+    "周个后这号礼两几约过数间内报记历样气线锋卫台志",
+)
 
 
 def resolved(text: str, said_at: int, zone: str) -> list[Dated]:
@@ -91,7 +95,7 @@ def resolved(text: str, said_at: int, zone: str) -> list[Dated]:
     place = zone_of(zone)
     today = local(said_at, zone).date()
     found = []
-    for match, read in _chosen(text):
+    for match, read in _chosen(simplified(text)):
         made = _made(match, read, today, place, zone)
         if made is not None:
             found.append(made)
@@ -108,6 +112,11 @@ def resolved_whole(text: str, said_at: int, zone: str) -> When | None:
         return made.when if made else None
     found = resolved(text, said_at, zone)
     return found[0].when if len(found) == 1 else None
+
+
+def simplified(text: str) -> str:
+    """The text with the traditional signs of Chinese dates as simplified ones, as long as it was."""
+    return text if text.isascii() else text.translate(_SIMPLIFIED)
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -217,7 +226,7 @@ def _without_year(today: date, month: int, day: int) -> _Period | None:
 # --- numbers and names ---
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
     """A number in digits, English words up to twelve, or Chinese up to 99. Raises `ValueError`."""
     text = text.lower()
     if text in ("a", "an"):
@@ -232,7 +241,8 @@ def _number(text: str) -> int:
     return (_DIGITS.index(tens) if tens else 1) * 10 * bool(ten) + (_DIGITS.index(ones) if ones else 0)
 
 
-def _month(text: str) -> int:
+def month_of(text: str) -> int:
+    """The month, 1 to 12, of its name or the beginning of this."""
     return _MONTHS.index(text[:3].lower()) + 1
 
 
@@ -274,24 +284,25 @@ def _near_day(match: re.Match[str], today: date) -> _Told:
 
 def _near_year(match: re.Match[str], today: date) -> _Told:
     """去年, and the month or the day of it that follows."""
-    year = _moved(today, "year", _NEAR_YEARS[match["year"]])
+    year = _moved(today, "year", NEAR_YEARS[match["year"]])
     if not match["m"]:
         return year
     return _Period(
-        date(year.first.year, int(match["m"]), int(match["d"] or 1)), "day" if match["d"] else "month"
+        date(year.first.year, number_of(match["m"]), number_of(match["d"] or "1")),
+        "day" if match["d"] else "month",
     )
 
 
 def _ago(match: re.Match[str], today: date) -> _Told:
-    return None if match["vague"] else _moved(today, _unit(match["unit"]), -_number(match["n"]))
+    return None if match["vague"] else _moved(today, _unit(match["unit"]), -number_of(match["n"]))
 
 
 def _ahead(match: re.Match[str], today: date) -> _Told:
-    return _moved(today, _unit(match["unit"]), _number(match["n"]))
+    return _moved(today, _unit(match["unit"]), number_of(match["n"]))
 
 
 def _period_beside(match: re.Match[str], today: date) -> _Told:
-    return _moved(today, _unit(match["unit"]), _BESIDE[match["which"].lower()])
+    return _moved(today, _unit(match["unit"]), BESIDE[match["which"].lower()])
 
 
 def _weekday_beside(match: re.Match[str], today: date) -> _Told:
@@ -307,7 +318,7 @@ def _weekday_beside(match: re.Match[str], today: date) -> _Told:
 
 def _chinese_beside(match: re.Match[str], today: date) -> _Told:
     which = match["which"]
-    count = len(which) * _BESIDE[which[0]]
+    count = len(which) * BESIDE[which[0]]
     unit = _unit(match["unit"])
     if unit == "month" and match["d"]:
         return _Period(_moved(today, unit, count).first.replace(day=int(match["d"])), "day")
@@ -323,10 +334,11 @@ def _calendar(match: re.Match[str], today: date) -> _Told:
     said = match.groupdict()
     if said.get("vague"):
         return None
-    month = int(said.get("m") or 0) or (_month(said["name"]) if said.get("name") else 0)
-    day = int(said.get("d") or 0)
+    month = number_of(said.get("m") or "0") or (month_of(said["name"]) if said.get("name") else 0)
+    day = number_of(said.get("d") or "0")
     if said.get("beside"):
-        return _Period(date(today.year + _BESIDE[said["beside"].lower()], month, day), "day")
+        first = date(today.year + BESIDE[said["beside"].lower()], month, day or 1)
+        return _Period(first, "day" if day else "month")
     if not said.get("y"):
         return _without_year(today, month, day)
     first = date(int(said["y"]), month or 1, day or 1)
@@ -359,7 +371,7 @@ def _offset(text: str | None) -> timezone | None:
     return timezone(timedelta(minutes=minutes if text[0] == "+" else -minutes))
 
 
-_BESIDE: Final = {"last": -1, "this": 0, "next": 1, "上": -1, "这": 0, "本": 0, "下": 1}
+BESIDE: Final = {"last": -1, "this": 0, "next": 1, "上": -1, "这": 0, "本": 0, "下": 1}
 _NEAR_DAYS: Final = {
     "the day before yesterday": -2,
     "day before yesterday": -2,
@@ -376,15 +388,15 @@ _NEAR_DAYS: Final = {
     "后天": 2,
     "大后天": 3,
 }
-_NEAR_YEARS: Final = {"前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
+NEAR_YEARS: Final = {"前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
 
-_NAME: Final = (
+MONTH_NAME: Final = (
     r"(?P<name>(?:jan(?:uary)?|feb(?:ruary)?|apr(?:il)?|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     # `may` and `march` are words too: as months they have their capital.
     r"|nov(?:ember)?|dec(?:ember)?)|(?-i:M(?:ay|AY|ar(?:ch)?|AR(?:CH)?)))"
 )
-_YEAR: Final = r"(?P<y>(?:19|20)\d\d)(?![\d])"
-_BESIDE_YEAR: Final = r"(?:of\s+)?(?P<beside>last|this|next)\s+year"
+YEAR: Final = r"(?P<y>(?:19|20)\d\d)(?![\d])"
+BESIDE_YEAR: Final = r"(?:of\s+)?(?P<beside>last|this|next)\s+year"
 _VAGUE: Final = r"(?P<vague>(?:last|next|every|each)\s+)?"
 _DAY: Final = r"(?P<d>[0-3]?\d)(?:st|nd|rd|th)?"
 _COUNT: Final = rf"(?P<n>\d{{1,3}}|an?|{'|'.join(_WORDS[1:])})"
@@ -393,6 +405,8 @@ _CHINESE_COUNT: Final = (
     r"(?P<n>(?<!\d)\d{1,3}|[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九])"
 )
 _CHINESE_YEAR: Final = r"(?<!\d)(?P<y>(?:19|20)\d\d)\s*年"
+CHINESE_MONTH: Final = r"(?P<m>(?<!\d)\d{1,2}|十[一二]?|[一二三四五六七八九])"
+_CHINESE_DATE: Final = r"(?P<d>\d{1,2}|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九])"
 _CHINESE_WEEK: Final = r"周|个?星期|个?礼拜"
 # 上周一直, 上周天气 and 上周三个人 do not speak of a day.
 _CHINESE_DAY: Final = (
@@ -406,7 +420,8 @@ _THINGS: Final = (
 )
 
 
-def _english(pattern: str) -> re.Pattern[str]:
+def english(pattern: str) -> re.Pattern[str]:
+    """The pattern, of whole words whatever their capitals."""
     # By ASCII a word ends where Chinese begins.
     return re.compile(rf"(?<![\w'])(?<!\d[.,])(?:{pattern})(?![\w])", re.IGNORECASE | re.ASCII)
 
@@ -419,11 +434,11 @@ def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
     """What is read, and how; made when it is first wanted, for it takes milliseconds."""
     return (
         (
-            _english(r"(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|yesterday|today|tomorrow"),
+            english(r"(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|yesterday|today|tomorrow"),
             _near_day,
         ),
         (
-            _english(
+            english(
                 r"(?P<vague>(?:half|about|around|roughly|approximately|almost|nearly|over|than|least|some|or|to|and"
                 r"|every|once|days?|weeks?|months?|years?)\s+|\d+(?:\s*[-–—~]\s*|[/.,]))?"
                 rf"{_COUNT}\s+{_UNIT}\s+ago"
@@ -431,12 +446,12 @@ def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
             _ago,
         ),
         (
-            _english(rf"(?<!once )(?<!twice )(?<!times )in\s+{_COUNT}\s+{_UNIT}(?!\s+ago|')"),
+            english(rf"(?<!once )(?<!twice )(?<!times )in\s+{_COUNT}\s+{_UNIT}(?!\s+ago|')"),
             _ahead,
         ),
-        (_english(r"(?P<which>last|this|next)\s+(?P<unit>week|month|year)(?!\s+of\b|-)"), _period_beside),
+        (english(r"(?P<which>last|this|next)\s+(?P<unit>week|month|year)(?!\s+of\b|-)"), _period_beside),
         (
-            _english(
+            english(
                 r"(?P<which>last|this|next)\s+(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tues?|wed"
                 r"|thu(?:rs?)?|fri)(?!\s+(?:of|in)\b)"
             ),
@@ -452,16 +467,19 @@ def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
             ),
             _moment,
         ),
-        (_english(rf"{_VAGUE}{_DAY}\s+(?:of\s+)?{_NAME}\.?(?:,?\s+(?:{_YEAR}|{_BESIDE_YEAR}))?"), _calendar),
         (
-            _english(
-                rf"{_VAGUE}{_NAME}\.?\s+(?:the\s+)?{_DAY}(?![\d:])(?:,?\s+(?:{_YEAR}(?!:)|{_BESIDE_YEAR}))?"
+            english(rf"{_VAGUE}{_DAY}\s+(?:of\s+)?{MONTH_NAME}\.?(?:,?\s+(?:{YEAR}|{BESIDE_YEAR}))?"),
+            _calendar,
+        ),
+        (
+            english(
+                rf"{_VAGUE}{MONTH_NAME}\.?\s+(?:the\s+)?{_DAY}(?![\d:])(?:,?\s+(?:{YEAR}(?!:)|{BESIDE_YEAR}))?"
             ),
             _calendar,
         ),
-        (_english(rf"{_NAME}\.?,?\s+(?:of\s+)?{_YEAR}"), _calendar),
+        (english(rf"{MONTH_NAME}\.?,?\s+(?:(?:of\s+)?{YEAR}|{BESIDE_YEAR})"), _calendar),
         (
-            _english(rf"(?:in|since|during|until|till)\s+{_YEAR}(?!\s*[-–—/%]|[.,]\d|\s+(?:{_THINGS})\b)"),
+            english(rf"(?:in|since|during|until|till)\s+{YEAR}(?!\s*[-–—/%]|[.,]\d|\s+(?:{_THINGS})\b)"),
             _calendar,
         ),
         # What could be the day and the month either way, or a fraction.
@@ -470,7 +488,7 @@ def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
         (
             re.compile(
                 r"(?<![\d年])(?P<year>前年|去年|今年|明年|后年)的?"
-                r"(?:\s*(?P<m>(?<!\d)\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?)?"
+                r"(?:\s*" + rf"{CHINESE_MONTH}\s*月(?:份|\s*{_CHINESE_DATE}\s*[日号])?)?"
             ),
             _near_year,
         ),
@@ -491,8 +509,13 @@ def _readings() -> tuple[tuple[re.Pattern[str], _Reading], ...]:
             ),
             _chinese_beside,
         ),
-        (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月\s*(?P<d>\d{{1,2}})\s*[日号]"), _calendar),
-        (re.compile(rf"{_CHINESE_YEAR}\s*(?P<m>\d{{1,2}})\s*月(?!\s*\d)份?"), _calendar),
+        (re.compile(rf"{_CHINESE_YEAR}\s*{CHINESE_MONTH}\s*月\s*{_CHINESE_DATE}\s*[日号]"), _calendar),
+        (re.compile(rf"{_CHINESE_YEAR}\s*{CHINESE_MONTH}\s*月(?!\s*\d)份?"), _calendar),
         (re.compile(rf"{_CHINESE_YEAR}(?!\s*\d|以?[前后]|[内间])"), _calendar),
-        (re.compile(r"(?<![\d年])(?<!年 )(?P<m>\d{1,2})\s*月\s*(?P<d>\d{1,2})\s*[日号]"), _calendar),
+        (
+            re.compile(
+                rf"(?<![\d年一二三四五六七八九十])(?<!年 ){CHINESE_MONTH}\s*月\s*{_CHINESE_DATE}\s*[日号]"
+            ),
+            _calendar,
+        ),
     )

@@ -1,4 +1,4 @@
-"""English stems, by snowballstemmer, imported with the first word to be stemmed: it loads all it has."""
+"""English and German stems, by snowballstemmer, imported with the first word of the language."""
 
 from __future__ import annotations
 
@@ -16,13 +16,27 @@ _mutex = threading.Lock()
 
 def stem(word: str) -> str:
     """The stem of an English word in small letters."""
-    with _mutex:  # it keeps its word in itself
-        return _stemmer().stemWord(word)
+    with _mutex:  # a stemmer keeps its word in itself
+        return _english().stemWord(word)
+
+
+def german_stem(word: str) -> str:
+    """The stem of a German word in small letters, without its umlauts."""
+    with _mutex:
+        return _german().stemWord(word)
 
 
 @cache
-def _stemmer() -> _Stemmer:
+def _english() -> _Stemmer:
     from snowballstemmer.english_stemmer import EnglishStemmer
 
     made: _Stemmer = EnglishStemmer()
+    return made
+
+
+@cache
+def _german() -> _Stemmer:
+    from snowballstemmer.german_stemmer import GermanStemmer
+
+    made: _Stemmer = GermanStemmer()
     return made

@@ -1,13 +1,17 @@
 """The terms of a text: one pure function for what is indexed and for what is asked.
 
-Text is normalised (NFKC) and cut into runs. A run of a script without spaces (Han, Kana, Hangul, Thai …)
-gives every character with its successor, the last one alone, so that one character can be asked for by
-prefix. Anything else is a token: letters, digits and marks of other scripts, held together by the
-connectors of identifiers (`src/foo_bar.py`, `1.2.3`, `ABC-123`, `a@b.org`, `ns::Name`). A plain word is
-casefolded and, when it is Latin, freed of accents and stemmed, an irregular form of English as its base
-(`went`: go); a compound gives itself whole, its names and the pieces of its names (`getUserName`:
-getusername, get, user, name). Before the words come the terms of the dates and numbers in the text (see
-`numbers`). Nothing here knows SQLite.
+Text is normalised (NFKC), freed of characters that do not show, and cut into runs. A run of a script without
+spaces (Han, Kana, Hangul, Thai …) gives every character with its successor, the last one alone, so that one
+character can be asked for by prefix. An emoji is a term, its skin tone aside; a joined one is its parts.
+Anything else is a token: letters, digits and marks of other scripts, held together by the connectors of
+identifiers (`src/foo_bar.py`, `1.2.3`, `ABC-123`, `a@b.org`, `ns::Name`).
+
+A plain word is casefolded and its letters folded (see `_folded`); what is then plain Latin is stemmed as
+English, an irregular form as its base (`went`: go), and a word with an umlaut or ß as German too (`Häuser`:
+hauser, haus). A compound gives itself whole, its names and the pieces of its names (`getUserName`:
+getusername, get, user, name), a short one of words also what it is without its connectors (`wi-fi`: wifi),
+a version what it is without its `v`. Before the words come the terms of the dates and numbers in the text
+(see `numbers`). Nothing here knows SQLite.
 
 What `terms` gives of any text is a form of its own, `VERSION`, which indexes keep beside what they stored.
 
@@ -27,14 +31,15 @@ from typing import Final
 import regex
 
 from stratalog.recall.numbers import number_terms
-from stratalog.recall.stemming import stem
+from stratalog.recall.stemming import german_stem, stem
 
-VERSION: Final = 2  # to be raised with every change after which a text has other terms
+VERSION: Final = 3  # to be raised with every change after which a text has other terms
 MAX_TERM: Final = 64
 _MAX_HEX: Final = 128
 _MAX_SPLIT: Final = 1024
 _OPAQUE_FROM: Final = 7
 _OPAQUE_RUN: Final = 2.5
+_SHORT: Final = 2  # letters of a part that is often written together with the next; of more is found worse
 
 # The last is the prolonged sound mark, which Kana shares with nobody but Unicode calls common.
 _SCRIPTS: Final = (
@@ -43,6 +48,8 @@ _SCRIPTS: Final = (
     r"\u30FC"
 )
 _OTHER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{_SCRIPTS}]]"
+# Not the signs, arrows and bullets of texts, some of which Unicode counts as pictures. A flag is two letters.
+_EMOJI: Final = r"[\p{Extended_Pictographic}--[©®\u2190-\u21FF\u25A0-\u25FF]]|\p{Regional_Indicator}{2}"
 
 
 def _token(word: str, first: str = "") -> regex.Pattern[str]:
@@ -51,7 +58,7 @@ def _token(word: str, first: str = "") -> regex.Pattern[str]:
     return regex.compile(rf"({first}{compound})(?:'(?:s|t|d|m|ll|re|ve|S|T|D|M|LL|RE|VE)\b)?", regex.V1)
 
 
-_TOKEN = _token(_OTHER, rf"[{_SCRIPTS}]+|")
+_TOKEN = _token(_OTHER, rf"[{_SCRIPTS}]+|{_EMOJI}|")
 _ASCII_TOKEN = _token("[A-Za-z0-9_]")
 SPACELESS: Final = regex.compile(rf"[{_SCRIPTS}]")
 # HTTPServer2 -> HTTP, Server, 2. One step back at most, so linear.
@@ -61,10 +68,33 @@ _PIECE = regex.compile(
 _NAME = regex.compile(r"[^\w.\-]+")
 _WORD = regex.compile(r"\W+")
 _HEX = regex.compile(r"[0-9A-Fa-f]+")
+_NUMBERED = regex.compile(r"[vV]\d+\.[\w.\-]*")
+_JOINED = regex.compile(r"(?=.{3,32}\Z)\p{L}+([-._])\p{L}+(?:\1\p{L}+)?")
 # Reordering marks is quadratic in the length of their run: 80,000 of them take CPython 17 s. 30 is the bound
 # of Unicode's stream-safe form. The two half-width sound marks are letters that decompose into marks.
 _ZALGO = regex.compile(r"([\p{M}\uFF9E\uFF9F]{30})[\p{M}\uFF9E\uFF9F]+", regex.V1)
-_APOSTROPHES = {0x2019: "'", 0x02BC: "'", 0xFF07: "'"}
+# Soft hyphens, joiners, marks of direction, selectors of a shape; tones of skin; Arabic's stretching line.
+_HIDDEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Emoji_Modifier}\u0640]+")
+# The stretching line is also in the presentation forms of Arabic.
+_ALIKE: Final = (("\u2019", "'"), ("\u02bc", "'"), ("\u2010", "-"), ("\u0640", ""))
+
+# Marks that are no part of a letter, of decomposed text: of Latin and Greek, of stress on a vowel and over ё
+# in Cyrillic, of vowels in Hebrew, of vowels and over or under an alef in Arabic, around a symbol.
+# й, ї and ў are letters of their own, and in other scripts marks are vowels.
+_MARKS = regex.compile(
+    r"(?<=[аеєиіоуыэюя])[\u0300\u0301]|(?<=е)\u0308[\u0300\u0301]?"
+    r"|(?<!\p{Cyrillic}\p{M}*)[\u0300-\u036F\u1AB0-\u1AFF\u1DC0-\u1DFF]"
+    r"|[\u0591-\u05BD\u05BF\u05C1\u05C2\u05C4\u05C5\u05C7]"
+    r"|[\u0610-\u061A\u064B-\u0652\u0670\u06D6-\u06DC\u06DF-\u06E4\u06E7\u06E8\u06EA-\u06ED]"
+    r"|(?<=\u0627)[\u0653-\u0655]|[\u20D0-\u20FF\uFE20-\uFE2F]",
+    regex.V1,
+)
+_GERMAN = regex.compile("[äöüßÄÖÜ]")
+# Letters that have no decomposition, and those of Arabic that are written for one another.
+_LETTERS: Final = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe"}
+    | {"ŧ": "t", "ŋ": "n", "ə": "e", "ƒ": "f", "ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه"}
+)
 
 
 # Function words, written as the terms they become.
@@ -107,7 +137,7 @@ def terms(text: str) -> list[str]:
     if text.isascii():
         words = [term for token in _ASCII_TOKEN.findall(text) for term in _expanded(token)]
         return number_terms(text) + words
-    safe = unicodedata.normalize("NFKC", _ZALGO.sub(r"\1", text)).translate(_APOSTROPHES)
+    safe = _normal(text)
     found = number_terms(safe)
     for token in _TOKEN.findall(safe):
         if SPACELESS.match(token):
@@ -115,6 +145,14 @@ def terms(text: str) -> list[str]:
         else:
             found += _expanded(token)
     return found
+
+
+def _normal(text: str) -> str:
+    bare = _ZALGO.sub(r"\1", _HIDDEN.sub("", text))
+    safe = unicodedata.normalize("NFKC", bare)
+    for sign, plain in _ALIKE:  # a table for `translate` takes ten times as long
+        safe = safe.replace(sign, plain)
+    return safe
 
 
 def query_terms(text: str) -> list[str]:
@@ -146,7 +184,7 @@ def _expanded(token: str) -> tuple[str, ...]:
 def _expand(token: str) -> tuple[str, ...]:
     """The terms of one token: one for a plain word; whole, names and pieces for a compound."""
     if token.isalpha() and (token[1:].islower() or token.isupper()):
-        return (_term(token),)
+        return (_term(token),) if token.isascii() else _distinct(token)
     whole = token.strip("_")
     if len(whole) < 2:
         return _distinct(whole)
@@ -154,28 +192,61 @@ def _expand(token: str) -> tuple[str, ...]:
     size = sum(map(len, pieces))
     if size >= _OPAQUE_FROM and size < _OPAQUE_RUN * len(pieces):
         longest = _MAX_HEX if _HEX.fullmatch(whole) else MAX_TERM
-        return _distinct(whole) if len(whole) <= longest else ()
+        return _distinct(whole, *_unnumbered(whole)) if len(whole) <= longest else ()
     if len(whole) > _MAX_SPLIT:
         return _distinct(whole)
-    words = (word.strip("_") for word in _WORD.split(whole))
-    return _distinct(*(name for name in (whole, *_NAME.split(whole), *words, *pieces) if len(name) > 1))
+    names = (whole, *_NAME.split(whole), *(word.strip("_") for word in _WORD.split(whole)))
+    also = (other for name in dict.fromkeys(names) for other in (*_unnumbered(name), *_joined(name)))
+    return _distinct(*(name for name in (*names, *pieces, *also) if len(name) > 1))
+
+
+def _unnumbered(name: str) -> tuple[str, ...]:
+    """A version (`v1.2.3`) without its letter, if it is one."""
+    return (name[1:],) if _NUMBERED.fullmatch(name) else ()
+
+
+def _joined(name: str) -> tuple[str, ...]:
+    """Two or three words that one sign connects without it, where they are often written so."""
+    found = _JOINED.fullmatch(name)
+    if not found:
+        return ()
+    parts = name.split(found[1])
+    often = found[1] == "_" or min(map(len, parts)) <= _SHORT
+    return ("".join(parts),) if often else ()
 
 
 def _distinct(*names: str) -> tuple[str, ...]:
-    # A token of marks alone has a term without characters: none.
-    return tuple(dict.fromkeys(filter(None, map(_term, names))))
+    found: dict[str, None] = {}
+    for name in names:
+        found[_term(name)] = None
+        if not name.isascii() and (german := _german(name)):
+            found[german] = None
+    found.pop("", None)  # of a token of marks alone
+    return tuple(found)
 
 
 def _term(word: str) -> str:
     folded = word[:_MAX_SPLIT].casefold()
     if not folded.isascii():
-        # Accents go where that leaves plain Latin; й or が are letters of their own and stay.
-        bare = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
-        folded = bare if bare.isascii() else unicodedata.normalize("NFC", folded)
+        folded = _folded(folded)
     if folded.isascii() and folded.isalpha() and len(folded) <= MAX_TERM:
         folded = stem(folded)
         folded = _bases().get(folded, folded)
     return folded[:MAX_TERM]
+
+
+def _folded(word: str) -> str:
+    """The letters of a casefolded word as who has no key for them types them: plain ones where they are
+    variants of these (Łódź, ΑΘΉΝΑ, ещё, كِتَابٌ), as they are where a mark makes another letter."""
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", word))
+    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
+
+
+def _german(word: str) -> str:
+    """The German stem of a word that shows that it may be German, else nothing."""
+    if len(word) > MAX_TERM or not word.isalpha() or not _GERMAN.search(word):
+        return ""
+    return _folded(german_stem(word.lower()).casefold())
 
 
 @cache
