@@ -90,6 +90,42 @@ def test_one_session_does_not_flood(data: Path) -> None:
         assert sessions[0] == "main"
 
 
+def test_without_a_bound_others_come_too(data: Path) -> None:
+    """Of ten hits two are of other sessions, where these have any; a session that is alone has all ten."""
+    with Stratalog(data) as memory:
+        said = [User(content=f"parcel tracker {number}") for number in range(120)]
+        memory.session("a:cli:big").append(*said)
+        assert len(memory.search("parcel tracker")) == 10
+        for number in range(3):
+            memory.session(f"a:cli:{number}").append(User(content="what of the parcel that is lost?"))
+        found = [each.hit.session.chat for each in memory.search("parcel tracker")]
+        assert found.count("big") == 8
+        assert len(found) == 10
+
+
+def test_forks_crowd_nothing_out(data: Path) -> None:
+    """However many forks have what was said, it is told once, of the session where it was said, and as many
+    hits come as without them; a model of pairs gets none twice."""
+    with Stratalog(data) as memory:
+        base = memory.session("a:cli:base")
+        base.append(*[User(content=f"parcel tracker rate limiter {number}") for number in range(5)])
+        for number in range(9):
+            memory.session(f"a:cli:o{number}").append(User(content=f"a parcel for shop {number}"))
+        for number in range(12):
+            base.fork(f"a:cli:f{number}")
+        found = memory.search("parcel tracker rate limiter", limit=10)
+        assert [each.hit.session.chat for each in found[:5]] == ["base"] * 5
+        assert len({each.hit.entry_id for each in found}) == 10
+        texts: list[str] = []
+
+        def rerank(query: str, passages: Sequence[str]) -> Sequence[float]:
+            texts.extend(passages)
+            return [float(len(passages) - place) for place in range(len(passages))]
+
+        assert memory.search("parcel tracker rate limiter", limit=10, rerank=rerank)
+        assert len(set(texts)) == len(texts) == 14
+
+
 def test_a_model_of_pairs_orders(data: Path) -> None:
     """It gets the whole passages, its scores are the hits' scores, and their order."""
     asked: list[tuple[str, Sequence[str]]] = []

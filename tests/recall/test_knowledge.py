@@ -26,6 +26,7 @@ from stratalog.errors import (
     NotFound,
 )
 from stratalog.recall import knowledge as module
+from stratalog.recall import knowledge_tables as tables
 from stratalog.recall.knowledge import FILE, Knowledge
 from stratalog.recall.knowledge_tables import APPLICATION, MIGRATIONS
 from stratalog.recall.knowledge_values import Passage, Put
@@ -127,9 +128,10 @@ def test_any_history_ends_as_its_last_state(tmp_path: Path, versions: list[list[
             ]
             for word in ("alpha", "beta", "gamma", "delta"):
                 hits = knowledge.search(word * 3, limit=50)
-                assert sorted(each.chunk.ordinal for each in hits) == [
-                    each.ordinal for each in ours if word * 3 in each.text
-                ]
+                # What says the same twice is told once.
+                assert sorted(each.chunk.text for each in hits) == sorted(
+                    {each.text for each in ours if word * 3 in each.text}
+                )
 
 
 def test_what_cannot_be_a_document(knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +160,7 @@ def test_an_empty_document_is_one_without_chunks(knowledge: Knowledge) -> None:
 def test_the_name_is_no_path(knowledge: Knowledge) -> None:
     """Whatever a document is called, nothing is opened or made by that name."""
     for name in ("../../etc/passwd", "/etc/passwd", "https://example.org/x?y#z", "中文.md"):
-        knowledge.put("c", name, b"harmless words")
+        knowledge.put("c", name, f"harmless words in {name}".encode())
     assert [each.name for each in knowledge.path.parent.iterdir() if "sqlite3" not in each.name] == []
     assert len(knowledge.search("harmless")) == 4
 
@@ -229,10 +231,89 @@ def test_search(knowledge: Knowledge) -> None:
     assert scores[0] > 0
 
 
+def test_what_two_documents_say_the_same_comes_once(knowledge: Knowledge) -> None:
+    """Of equal chunks the best; what is said under other headings, or in other words, is not equal."""
+    text = "# Cars\n\nThe garage is closed on Monday.\n"
+    put(knowledge, text, "one.md")
+    put(knowledge, text, "two.md")
+    put(knowledge, text, "three.md", collection="d")
+    put(knowledge, text.replace("Cars", "Bicycles"), "four.md")
+    for number in range(3):
+        put(knowledge, f"the garage and its neighbour {number}", f"{number}.md")
+    found = knowledge.search("garage closed on Monday", limit=5)
+    assert len(found) == 5
+    assert len({(each.chunk.path, each.chunk.text) for each in found}) == 5
+    assert [each.chunk.path for each in found[:2]] == [("Cars",), ("Bicycles",)]
+    assert len(knowledge.search("garage", limit=2)) == 2
+    assert names(knowledge.search("garage", collections=["d"])) == ["three.md"]
+
+
+def test_a_question_beside_a_pasted_text(knowledge: Knowledge) -> None:
+    """What is asked is found before the pasted text and after it."""
+    put(knowledge, "The spare key of the zeppelin hangar is under the flowerpot", "key.md")
+    for number in range(30):
+        put(knowledge, f"worker{number} has pid {1000 + number} and GETs items", f"{number}.md")
+    log = "\n".join(f"worker{number} pid {1000 + number} GET items/{number * 37}" for number in range(80))
+    question = "where is the spare key of the zeppelin hangar?"
+    for query in (question, f"{log}\n{question}", f"{question}\n{log}"):
+        assert names(knowledge.search(query))[0] == "key.md"
+    assert len(knowledge.search(f"{log}\n{question}")[0].terms) <= 64
+
+
+def test_which_chunks_are_still_there(knowledge: Knowledge) -> None:
+    """Of any number of ids, without reading what they say; none where nothing was ever added."""
+    assert knowledge.there(["x"]) == set()
+    document = put(knowledge, HANDBOOK).document
+    before = [each.id for each in knowledge.chunks(document.id)]
+    assert knowledge.there([*before, "x", "\ud800", *(f"y{number}" for number in range(1200))]) == set(before)
+    put(knowledge, CHANGED)
+    assert knowledge.there(before) == {before[1]}
+    assert knowledge.there([]) == set()
+
+
+@pytest.mark.parametrize("query", ["fig plum", "c1 fig fig", "plum pear nothing 上海", "海"])
+def test_scores_are_those_of_full_text_search(
+    knowledge: Knowledge, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is ranked by all the words, when only the rarest find, has the scores that FTS5's BM25 gives, and
+    so has the same place among what was found."""
+    said = ("fig plum", "plum pear", "上海 pear pear", "pear", "c1 c1 plum", "大海 fig", "figs and 海")
+    for number in range(60):
+        words = " ".join((said[number % 7], f"w{number}", *["more"] * (number % 11)))
+        knowledge.put("c", f"{number}.txt", words.encode(), title="a plum" if number % 3 else "")
+    plain = knowledge.search(query, limit=100)
+    assert plain
+    monkeypatch.setattr(tables, "_BUDGET", 1)
+    pruned = knowledge.search(query, limit=100)
+    scores = {each.chunk.id: each.score for each in plain}
+    assert 0 < len(pruned) <= len(plain)
+    assert [each.score for each in pruned] == sorted((each.score for each in pruned), reverse=True)
+    for each in pruned:
+        assert each.score == pytest.approx(scores[each.chunk.id], abs=1e-9)
+
+
+def test_common_words_rank_what_the_rare_ones_find(
+    knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the budget only the rarest word finds chunks, and the others say which of these is best; where
+    all are common, the rarest of them finds."""
+    monkeypatch.setattr(tables, "_BUDGET", 10)
+    for number in range(40):
+        put(knowledge, f"the engine of train {number} is {'still' if number % 4 else 'loud'}", f"{number}.md")
+    walruses = {"a.md": "a walrus", "b.md": "a loud walrus in a train", "c.md": "a walrus swims"}
+    for name, text in walruses.items():
+        put(knowledge, text, name)
+    found = names(knowledge.search("loud walrus train"))
+    assert found[0] == "b.md"
+    assert set(found) == {"a.md", "b.md", "c.md"}
+    common = names(knowledge.search("loud train", limit=50))
+    assert set(common) == {"b.md", *(f"{number}.md" for number in range(0, 40, 4))}
+
+
 def test_collections_narrow_exactly(knowledge: Knowledge) -> None:
     """Of the named ones and no other; one that is not there is an error, not an empty answer."""
     for name in ("c1", "c10", "c11"):
-        put(knowledge, "same words", collection=name)
+        put(knowledge, f"{name} has words", collection=name)
     assert [each.document.collection for each in knowledge.search("words", collections=["c1"])] == ["c1"]
     found = knowledge.search("words", collections=["c10", "c11"])
     assert {each.document.collection for each in found} == {"c10", "c11"}
@@ -353,7 +434,8 @@ def test_threads_and_processes_add_at_once(path: Path) -> None:
 
     children = [Child(work) for _ in range(2)]
     with Knowledge(path) as knowledge:
-        threads = [threading.Thread(target=put, args=(knowledge, HANDBOOK, f"t{n}.md")) for n in range(4)]
+        texts = {f"t{n}.md": f"{HANDBOOK}thread {n}" for n in range(4)}
+        threads = [threading.Thread(target=put, args=(knowledge, texts[n], n)) for n in texts]
         for each in threads:
             each.start()
         for each in threads:

@@ -16,6 +16,8 @@ from stratalog.recall.ranking import (
     around,
     asked_of,
     counted,
+    ends,
+    firsts,
     idf_of,
     meanings,
     named,
@@ -23,6 +25,8 @@ from stratalog.recall.ranking import (
     ranked,
     reranked,
     score_of,
+    spread,
+    telling,
     with_lent,
     words_share,
 )
@@ -197,7 +201,7 @@ def test_injected_words_are_lent() -> None:
     asked = asked_of({"fig": 1.0})
     said, put = (counts_of(row(1, "fig", injected=injected), asked, MEAN) for injected in (False, True))
     assert put["fig"] == said["fig"] / 2
-    put_there, told = (Brief(1, 1, "user", injected, "") for injected in (True, False))
+    put_there, told = (Brief(1, 1, "user", injected, "", 1, "e1", 0) for injected in (True, False))
     assert alone(put_there, 1.0, asked, MEAN) < alone(told, 1.0, asked, MEAN)
 
 
@@ -232,3 +236,55 @@ def test_reranked_parts_add_up_to_the_scores() -> None:
     order = reranked([{"words": 0.5}, {"words": 0.4, "asks": -0.1}, {"words": 0.1}], [0.2, 0.9, 0.2])
     assert [at for at, _ in order] == [1, 0, 2]
     assert [score_of(parts) for _, parts in order] == [pytest.approx(s) for s in (0.9, 0.2, 0.2)]
+
+
+def test_what_tells_of_a_long_question() -> None:
+    """A short one is asked for whole. Of a long one 64 words that any document has: sixteen at each end,
+    however common, and between them the rarest, which count half; in their order."""
+    short = ["nobody has this", *(f"w{number}" for number in range(63))]
+    assert telling(short, {}) == dict.fromkeys(short, 1.0)
+    words = [f"w{number}" for number in range(200)]
+    having = {word: 1000 - number for number, word in enumerate(words) if number != 199}
+    chosen = telling(words, having)
+    assert list(chosen) == [f"w{number}" for number in (*range(16), *range(151, 199))]
+    assert [chosen[word] for word in chosen] == [1.0] * 16 + [0.5] * 32 + [1.0] * 16
+    assert telling(words, {}) == {}
+
+
+def test_the_ends_of_words() -> None:
+    """All when they are few enough, else the first and the last of them."""
+    assert ends(["a", "b", "c"], 3) == ["a", "b", "c"]
+    assert ends(["a", "b", "c", "d", "e"], 3) == ["a", "b", "e"]
+    assert ends(["a", "b", "c", "d", "e"], 4) == ["a", "b", "d", "e"]
+
+
+def test_no_document_is_to_have_all_of_a_long_question() -> None:
+    """The share of the words that one has is of so many as one is expected to have, the rarest."""
+    idf = {f"w{number}": float(number) for number in range(1, 5)}
+    assert asked_of(idf).total == 10.0
+    assert asked_of(idf, expected=2).total == 7.0
+
+
+def test_of_copies_the_oldest_where_the_first_comes() -> None:
+    """Passages of one entry are not copies of one another."""
+    order = [("a", 0, 7), ("b", 0, 5), ("a", 0, 3), ("a", 90, 8), ("b", 0, 6)]
+    briefs = [Brief(id, 1, "user", False, "", 1, entry, start) for entry, start, id in order]
+    assert [each.id for each in firsts(briefs)] == [3, 5, 8]
+
+
+@given(
+    st.lists(st.tuples(st.integers(), st.sampled_from("abcdefgh"), st.integers(1, 3))),
+    st.integers(0, 8),
+    st.integers(1, 4),
+)
+def test_spread(entries: list[tuple[int, str, int]], limit: int, most: int) -> None:
+    """No session has more than it may, no entry comes twice, and nothing is left out that could come."""
+    told = [((at, entry, session), entry, session) for at, (_, entry, session) in enumerate(entries)]
+    found = spread(told, limit, most)
+    assert [at for at, _, _ in found] == sorted(at for at, _, _ in found)
+    sessions = [session for _, _, session in found]
+    assert all(sessions.count(session) <= most for session in sessions)
+    assert len({entry for _, entry, _ in found}) == len(found) <= limit
+    if len(found) < limit:
+        had = {entry for _, entry, _ in found}
+        assert all(entry in had or sessions.count(session) == most for _, entry, session in entries)

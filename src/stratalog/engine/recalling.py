@@ -397,7 +397,7 @@ def _passages(memory: Stratalog, ids: Sequence[str]) -> set[str]:
     if not ids:
         return set()
     with knowledge_of(memory) as knowledge:
-        return {each.chunk.id for each in knowledge.passages(ids)}
+        return knowledge.there(ids)
 
 
 def _read(passage: Passage) -> Piece:

@@ -40,16 +40,16 @@ from stratalog.recall.excerpt import excerpt
 from stratalog.recall.knowledge_tables import FILE as FILE
 from stratalog.recall.knowledge_tables import Draft, Head
 from stratalog.recall.knowledge_values import Chunk, Document, Passage, Put, Shelf
+from stratalog.recall.ranking import MOST_READ, by_prefix, ends, telling
 from stratalog.recall.reading.contract import Parsed
 from stratalog.recall.reading.formats import FORMATS as FORMATS
 from stratalog.recall.reading.formats import READING, Format, format_of, media_type_of, read
-from stratalog.recall.terms import is_spaceless, query_terms
+from stratalog.recall.terms import query_terms
 
 Describe: TypeAlias = Callable[[str, str], str]
 DEFAULT: Final = "default"
 MAX_BYTES: Final = 64 * 1024 * 1024
 _MAX_NAME: Final = 1024
-_MAX_TERMS: Final = 64
 _SENTENCE: Final = 400
 _MOST_VALUES: Final = 500
 
@@ -261,19 +261,21 @@ class Knowledge:
         """The `limit` best chunks that have any of the query's words, best first, each with so many chunks
         before and after it. `collections` narrow it exactly; None is all of the tenant's.
 
-        `query` is plain words: no character in it is an operator, and of a long one the first 64 distinct
-        terms count. Raises `NotFound` for a collection that is not there, and `InvalidInput` for a negative
-        limit.
+        Of chunks that say the same under the same headings one comes. `query` is plain words: no character in
+        it is an operator, and of a long one 64 distinct terms count, those at its ends and the rarest. Raises
+        `NotFound` for a collection that is not there, and `InvalidInput` for a negative limit.
         """
         if limit < 0 or neighbours < 0:
             raise InvalidInput("a limit cannot be negative", limit=limit, neighbours=neighbours)
-        asked = query_terms(query)[:_MAX_TERMS]
+        asked = ends(query_terms(query), MOST_READ)
         self._bring_up_to_date()
         with self._database.reading() as db:
             places = None if collections is None else [_place(db, name) for name in collections]
             if db is None or not asked or not limit or places == []:
                 return []
-            found = tables.ranked(db, _match(asked), places, min(limit, 2**31))
+            known = tables.having(db, asked)
+            asked = list(telling(asked, known))
+            found = tables.ranked(db, asked, known, places, limit)
             return [_passage(db, row, score, asked, neighbours) for score, row in found]
 
     def passages(self, ids: Sequence[str], *, neighbours: int = 0) -> list[Passage]:
@@ -289,6 +291,19 @@ class Knowledge:
                     passage = _passage(db, row, 0.0, [], neighbours)
                     found[passage.chunk.id] = passage
         return [found[each] for each in ids if each in found]
+
+    def there(self, ids: Sequence[str]) -> set[str]:
+        """Those of these ids of which the chunks are still there."""
+        found: set[str] = set()
+        with self._database.reading() as db:
+            for at in range(0, len(ids) if db is not None else 0, _MOST_VALUES):
+                assert db is not None
+                asked = [storable(each) for each in ids[at : at + _MOST_VALUES]]
+                marks = ", ".join("?" * len(asked))
+                found.update(
+                    id for (id,) in db.execute(f"SELECT id FROM chunks WHERE id IN ({marks})", asked)
+                )
+        return found
 
     def counts(self) -> dict[str, int]:
         """How many collections, documents and chunks there are, and of how many bytes."""
@@ -407,16 +422,6 @@ def _checked(what: str, name: str) -> None:
         raise InvalidInput(f"the {what} has a control character or a lone surrogate", **told)
 
 
-def _match(asked: Sequence[str]) -> str:
-    """The FTS5 condition. Terms have no quotes, and in quotes nothing is an operator."""
-    return " OR ".join(f'"{term}"*' if _by_prefix(term) else f'"{term}"' for term in asked)
-
-
-def _by_prefix(term: str) -> bool:
-    """One character of a script without spaces begins the bigram that it stands in."""
-    return len(term) == 1 and is_spaceless(term)
-
-
 # --- rows ---
 
 
@@ -487,7 +492,7 @@ def _passage(
         document=_documents(db, "documents.id = ?", (chunk.document,))[0],
         score=score,
         snippet=excerpt(chunk.text, asked),
-        terms=tuple(term for term in asked if term in there or (_by_prefix(term) and term in held)),
+        terms=tuple(term for term in asked if term in there or (by_prefix(term) and term in held)),
         before=tuple(each for each in near if each.ordinal < chunk.ordinal),
         after=tuple(each for each in near if each.ordinal > chunk.ordinal),
     )

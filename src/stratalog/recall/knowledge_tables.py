@@ -7,14 +7,18 @@ that were put in, so a chunk's row keeps them. `terms_of` says which version of 
 
 from __future__ import annotations
 
+import math
+import re
 import sqlite3
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from stratalog.ids import new_ulid
+from stratalog.recall.ranking import by_prefix
 from stratalog.recall.terms import VERSION, terms
 
 FILE: Final = "knowledge.sqlite3"
@@ -44,6 +48,13 @@ INSERT INTO terms_of VALUES (1)""",
 _BATCH: Final = 200
 # The title of a document is in the prefix of each of its chunks, where it says less than the chunk itself.
 _PREFIX_WEIGHT: Final = 0.7
+# A question's rarest words find; beyond so many chunks that have them, the others only rank.
+_BUDGET: Final = 6_000
+_RANKED: Final = 100  # chunks, and more where more are wanted
+_K1: Final = 1.2  # as FTS5 has them
+_B: Final = 0.75
+_PLACE: Final = re.compile("c[0-9]+")
+_AVERAGES: Final = "SELECT block FROM words_data WHERE id = 1"
 _ADD: Final = "INSERT INTO words (rowid, prefix, text, place) VALUES (?, ?, ?, ?)"
 _TAKE: Final = "INSERT INTO words (words, rowid, prefix, text, place) VALUES ('delete', ?, ?, ?, ?)"
 DOCUMENT: Final = (
@@ -205,29 +216,141 @@ def drop(db: sqlite3.Connection, id: str, now: int) -> None:
     _changed(db, place, now)
 
 
+def having(db: sqlite3.Connection, words: Iterable[str]) -> dict[str, int]:
+    """How many chunks have each of the words, at most for one that is asked for as a beginning; a word that
+    none has may be missing."""
+    found: dict[str, int] = {}
+    # It stores nothing, and goes with the transaction.
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab (main, words, row)")
+    for word in words:
+        if by_prefix(word):
+            asked = "SELECT coalesce(sum(doc), 0) FROM vocabulary WHERE term >= ? AND term < ?"
+            values: tuple[str, ...] = (word, chr(ord(word) + 1))
+        elif _PLACE.fullmatch(word):  # every chunk of a collection has its term
+            asked, values = "SELECT count(*) FROM words WHERE words MATCH ?", (_match([word]),)
+        else:
+            asked, values = "SELECT doc FROM vocabulary WHERE term = ?", (word,)
+        row = db.execute(asked, values).fetchone()
+        if row is not None:
+            found[word] = int(row[0])
+    return found
+
+
 def ranked(
-    db: sqlite3.Connection, words: str, collections: Sequence[int] | None, limit: int
+    db: sqlite3.Connection,
+    asked: Sequence[str],
+    known: Mapping[str, int],
+    collections: Sequence[int] | None,
+    limit: int,
 ) -> list[tuple[float, int]]:
-    """Score and row of the chunks that match best, the best first. `words` is a condition of FTS5."""
-    narrowed, condition, values = "", "", []
+    """Score and row of the chunks that have most of these words, by BM25, the best first; of those that say
+    the same under the same headings one. `known` is what `having` gives of the words.
+
+    The chunks are found by the rarest words, as many as stand in a bounded number of chunks together, and one
+    always; the best of these are ranked by all the words.
+    """
+    words = [word for word in asked if known.get(word)]
+    if not words:
+        return []
+    narrowed, share = "", 1.0
     if collections is not None:
         narrowed = f" AND place : ({' OR '.join(f'c{each}' for each in collections)})"
-        condition = f"AND documents.collection IN ({', '.join('?' * len(collections))})"
-        values = list(collections)
+        share = _share(db, collections)
+    rarest = _rarest(words, known, share)
     found = db.execute(
-        "SELECT -words.rank, chunks.row FROM words CROSS JOIN chunks ON chunks.row = words.rowid"
-        " CROSS JOIN documents ON documents.row = chunks.document"
-        f" WHERE words MATCH ? AND rank MATCH 'bm25({_PREFIX_WEIGHT}, 1.0, 0)' {condition}"
-        " ORDER BY words.rank LIMIT ?",
-        (f"{{prefix text}} : ({words}){narrowed}", *values, limit),
+        "SELECT -rank, rowid FROM words"
+        f" WHERE words MATCH ? AND rank MATCH 'bm25({_PREFIX_WEIGHT}, 1.0, 0)' ORDER BY rank",
+        (f"{_match(rarest)}{narrowed}",),
     )
-    return found.fetchall()
+    if len(rarest) == len(words):
+        return list(islice(_distinct(db, found), limit))
+    few = list(islice(_distinct(db, found), max(_RANKED, 3 * limit)))
+    return _by_all(db, [row for _, row in few], words, known)[:limit]
 
 
 def chunk_values(db: sqlite3.Connection, condition: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """The columns `CHUNK` of the chunks for which `condition` holds."""
     found = db.execute(f"SELECT {CHUNK} FROM chunks WHERE {condition}", values)
     return [(*row[:3], tuple(msgspec.json.decode(row[3])), *row[4:]) for row in found]
+
+
+def _rarest(words: Sequence[str], known: Mapping[str, int], share: float) -> list[str]:
+    """The rarest, of which as many as are to find chunks, when these are such a share of all."""
+    chosen: list[str] = []
+    left = float(_BUDGET)
+    for word in sorted(words, key=known.__getitem__):
+        left -= known[word] * share
+        if chosen and left < 0:
+            break
+        chosen.append(word)
+    return chosen
+
+
+def _share(db: sqlite3.Connection, collections: Sequence[int]) -> float:
+    """Which part of all chunks is in these collections."""
+    marks = ", ".join("?" * len(collections))
+    (some, every) = db.execute(
+        f"SELECT coalesce(sum(chunks) FILTER (WHERE collection IN ({marks})), 0), sum(chunks) FROM documents",
+        list(collections),
+    ).fetchone()
+    return some / every if every else 1.0
+
+
+def _distinct(db: sqlite3.Connection, found: Iterable[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    """Those of the rows that do not say under the same headings what one before them says."""
+    seen: set[tuple[str, str]] = set()
+    for score, row in found:
+        said = db.execute("SELECT path, text FROM chunks WHERE row = ?", (row,)).fetchone()
+        if said not in seen:
+            seen.add(said)
+            yield score, row
+
+
+def _by_all(
+    db: sqlite3.Connection, rows: Sequence[int], words: Sequence[str], known: Mapping[str, int]
+) -> list[tuple[float, int]]:
+    """The rows by what FTS5's `bm25` would give them for all the words, the best first, of equal ones the
+    lower."""
+    every, size = _totals(db)
+    known = {word: min(known[word], every) for word in words}
+    idf = {word: math.log((every - known[word] + 0.5) / (known[word] + 0.5)) for word in words}
+    idf = {word: max(value, 1e-6) for word, value in idf.items()}
+    scored = []
+    for row in rows:
+        held = db.execute("SELECT prefix_terms, text_terms FROM chunks WHERE row = ?", (row,)).fetchone()
+        around, own = (Counter(terms.split(" ")) if terms else Counter[str]() for terms in held)
+        length = around.total() + own.total() + 1  # and the term of its collection
+        much = _K1 * (1 - _B + _B * length * every / size)
+        score = 0.0
+        for word in words:
+            count = _PREFIX_WEIGHT * _count(around, word) + _count(own, word)
+            if count:
+                score += idf[word] * count * (_K1 + 1) / (count + much)
+        scored.append((score, row))
+    return sorted(scored, key=lambda each: (-each[0], each[1]))
+
+
+def _count(held: Mapping[str, int], word: str) -> int:
+    if len(word) == 1 and by_prefix(word):
+        return sum(count for term, count in held.items() if term.startswith(word))
+    return held.get(word, 0)
+
+
+def _totals(db: sqlite3.Connection) -> tuple[int, int]:
+    """How many rows `words` has, and of how many terms: FTS5 keeps both, as varints."""
+    numbers, number = [], 0
+    for byte in db.execute(_AVERAGES).fetchone()[0]:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    return numbers[0], sum(numbers[1:])
+
+
+def _match(words: Iterable[str]) -> str:
+    """The FTS5 condition. Terms have no quotes, and in quotes nothing is an operator."""
+    asked = " OR ".join(f'"{word}"*' if by_prefix(word) else f'"{word}"' for word in words)
+    return f"{{prefix text}} : ({asked})"
 
 
 def _collection(db: sqlite3.Connection, name: str) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.errors import InvalidInput
 from stratalog.keys import SessionKey
-from stratalog.recall.documents import PLACES, Document, date_terms, numbered
+from stratalog.recall.documents import PLACES, Document, date_terms, numbered, talk_of
 from stratalog.recall.ranking import Brief, Row
 from stratalog.recall.scopes import scope_terms
 
@@ -50,7 +50,7 @@ CREATE VIRTUAL TABLE lex USING fts5 (
 DOC: Final = ", ".join(Document._fields)
 NAME: Final = "=n"
 _BRIEF: Final = (
-    "SELECT docs.id, size, role, injected, speaker FROM json_each(?) AS wanted"
+    "SELECT docs.id, size, role, injected, speaker, session, entry_id, start FROM json_each(?) AS wanted"
     " CROSS JOIN docs ON docs.id = wanted.value"
 )
 _WITH_NEAR: Final = (
@@ -193,6 +193,16 @@ def matching(
 def briefs(db: sqlite3.Connection, numbers: Sequence[int]) -> list[Brief]:
     """What candidates are chosen by, of the documents with these numbers, in their order."""
     return [Brief._make(values) for values in db.execute(_BRIEF, (json.dumps(numbers),))]
+
+
+def sessions_of(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, int]:
+    """The row ids of the sessions of the talks of the documents with these numbers."""
+    one = {talk_of(number): number for number in numbers}
+    found = db.execute(
+        "SELECT id, session FROM docs WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(one.values())),),
+    )
+    return {talk_of(number): sid for number, sid in found}
 
 
 def with_near(db: sqlite3.Connection, numbers: Iterable[int], reach: int) -> dict[int, Row]:

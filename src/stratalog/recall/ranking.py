@@ -19,8 +19,9 @@ that are kept document by document, so an index grows without being made anew.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from stratalog.recall.documents import day_of
 from stratalog.recall.terms import is_spaceless
@@ -49,6 +50,12 @@ TOLD_MS: Final = (
     7 * 86_400_000
 )  # what happened is told later: so much, or as long as it took, if that is less
 
+MOST_WORDS: Final = 64  # of a question, those that are asked for
+MOST_READ: Final = 512  # of a question, of which these are chosen
+ENDS: Final = 16  # of these, those at each end; no document is to have more words than so many
+BETWEEN: Final = 0.5  # what a word between counts
+
+T = TypeVar("T")
 _STEPS: Final = tuple((side * at, weight) for at, weight in enumerate(REACH, 1) for side in (-1, 1))
 _NEAR_STEPS: Final = tuple((step, NEAR * weight) for step, weight in _STEPS)
 _TOOLS: Final = ("tool_call", "tool_result")
@@ -80,6 +87,9 @@ class Brief(NamedTuple):
     role: str
     injected: bool
     speaker: str
+    session: int
+    entry: str  # the entry's id, which its copies in forks have too
+    start: int  # of the passage in it
 
 
 class Recent(NamedTuple):
@@ -115,11 +125,14 @@ def asked_of(
     times: Iterable[tuple[int, int]] = (),
     dated: Iterable[str] | None = None,
     recent: Recent | None = None,
+    expected: int = MOST_WORDS,
 ) -> Asked:
     """A question of words with their idf, the names in it, the times [start, stop) that it speaks of, which
-    of its words may be in a date, None for any, and whether what is recent is preferred."""
+    of its words may be in a date, None for any, whether what is recent is preferred, and how many of its
+    words a document that has all that is asked for has."""
     needles = tuple((word, f" {word}" if by_prefix(word) else f" {word} ") for word in idf)
-    total = sum(idf.values()) or 1.0
+    every = idf.values() if len(idf) <= expected else sorted(idf.values())[-expected:]
+    total = sum(every) or 1.0
     may = frozenset(idf if dated is None else dated)
     most = {word: weight * (1 + K1) / total for word, weight in idf.items()}
     return Asked(idf, total, most, needles, may, frozenset(names), tuple(times), recent)
@@ -232,6 +245,51 @@ def alone(row: Brief, covered: float, asked: Asked, mean_size: float) -> float:
     much = min(once, LENT) if row.role in _TOOLS else once
     share = covered / asked.total * (1 + K1) * much / (much + K1)
     return share + _length(row) + (_speaks(row, asked) if asked.names else 0.0)
+
+
+def firsts(briefs: Iterable[Brief]) -> list[Brief]:
+    """Of each passage one, where its first copy comes: that with the lowest number, the oldest."""
+    found: dict[tuple[str, int], Brief] = {}
+    for brief in briefs:
+        name = brief.entry, brief.start
+        known = found.get(name)
+        if known is None or brief.id < known.id:
+            found[name] = brief
+    return list(found.values())
+
+
+def spread(entries: Iterable[tuple[T, str, int]], limit: int, most: int) -> list[T]:
+    """The first `limit` of them with no more than `most` of a session: of each its name, its entry's id and
+    its session. An entry comes once."""
+    found: list[T] = []
+    seen: set[str] = set()
+    of_session: Counter[int] = Counter()
+    for name, entry, session in entries:
+        if len(found) == limit:
+            break
+        if entry not in seen and of_session[session] < most:
+            seen.add(entry)
+            of_session[session] += 1
+            found.append(name)
+    return found
+
+
+def telling(words: Sequence[str], having: Mapping[str, int]) -> dict[str, float]:
+    """Of more than `MOST_WORDS` words so many, in their order, and what each counts: some at the start and at
+    the end, for what is asked about a pasted text stands before it or after it, and of the others, which
+    count less, those that the fewest documents have. `having` says how many do, of the words that any has.
+    """
+    if len(words) <= MOST_WORDS:
+        return dict.fromkeys(words, 1.0)
+    known = [word for word in words if having.get(word)]
+    rest = sorted(known[ENDS:-ENDS], key=having.__getitem__)[: MOST_WORDS - 2 * ENDS]
+    chosen = dict.fromkeys(rest, BETWEEN) | dict.fromkeys([*known[:ENDS], *known[-ENDS:]], 1.0)
+    return {word: chosen[word] for word in known if word in chosen}
+
+
+def ends(words: Sequence[str], most: int) -> list[str]:
+    """At most so many of the words: the first and the last."""
+    return list(words) if len(words) <= most else [*words[: most - most // 2], *words[-(most // 2) :]]
 
 
 def ranked(
